@@ -850,6 +850,7 @@ class WhyDevice(Device):
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
     outside: Tuple[Outside, ...]
+    asleep_bytes: int
     outside_time_us: Optional[int]
     outside_causes: Tuple[OutsideCause, ...]
     lost_bytes: int
@@ -1259,6 +1260,7 @@ class CardRecording(Record):
     step_us: Optional[int]
     nvml: Optional[str]
     nvml_error: Optional[str]
+    notes: Tuple[str, ...]
 
 
 class CardDevice(Record):

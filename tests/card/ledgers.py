@@ -48,6 +48,7 @@ class Job:
         self.driver = r.choice((None, self.size(0, 700 * MIB)))
         self.context = r.choice((None, self.size(200 * MIB, 900 * MIB)))
         self.libraries = {name: self.size(0, 300 * MIB) for name in r.sample(('cublas', 'cudnn', 'cufft', 'triton'), r.randrange(4))}
+        self.since = {name: r.choice((0, 0, r.randrange(self.count))) for name in self.libraries}  # the sample from which it counts
         names = r.sample(GROUPS, r.randrange(len(GROUPS)))
         small = max(unit // 8 // max(len(names), 1), 2 * MIB)
         self.groups = {name: [self.size(MIB, small)] * self.count for name in names}
@@ -85,8 +86,11 @@ class Job:
             self.context = self.size(8 * unit, 10 * unit)
             self.culprit = 'context', ''
 
+    def loaded(self, i):
+        return {name: size for name, size in self.libraries.items() if i >= self.since[name]}
+
     def outside(self, i):
-        return ((self.driver or 0) + (self.context or 0) + sum(self.libraries.values()) + sum(row[i] for row in self.groups.values()) +
+        return ((self.driver or 0) + (self.context or 0) + sum(self.loaded(i).values()) + sum(row[i] for row in self.groups.values()) +
                 sum(row[i] for row in self.others.values()) + self.rest[i] + self.here)
 
     def lay_trace(self):
@@ -129,7 +133,7 @@ class Job:
         """{(kind, name): bytes} of what is not 0, at sample i."""
         out = {('allocated', ''): self.reserved_at[i], ('driver', ''): self.driver or 0, ('context', ''): self.context or 0,
                ('unaccounted', ''): self.rest[i], ('unaccounted_here', ''): self.here}
-        out.update({('library', name): size for name, size in self.libraries.items()})
+        out.update({('library', name): size for name, size in self.loaded(i).items()})
         out.update({('communicator', shown(name)): row[i] for name, row in self.groups.items()})
         out.update({('process', pid): row[i] for pid, row in self.others.items()})
         return {key: size for key, size in out.items() if size}
@@ -149,7 +153,7 @@ class Job:
 
     def card(self):
         n = self.count
-        process = [self.reserved_at[i] + (self.context or 0) + sum(self.libraries.values()) + sum(row[i] for row in self.groups.values()) + self.here
+        process = [self.reserved_at[i] + (self.context or 0) + sum(self.loaded(i).values()) + sum(row[i] for row in self.groups.values()) + self.here
                    for i in range(n)]
         marks = ['snapshot']
         return {
@@ -158,7 +162,8 @@ class Job:
             'devices': [{
                 'device': 0, 'name': 'A card', 'uuid': 'GPU-1', 'total_bytes': self.total, 'driver_bytes': self.driver,
                 'context_bytes': self.context, 'context_from': None if self.context is None else 'nvml',
-                'libraries': [{'name': name, 'bytes': size, 'from': 'first_use'} for name, size in self.libraries.items()],
+                'libraries': [{'name': name, 'bytes': size, 'from': 'first_use', **({'since_us': self.times[self.since[name]]} if self.since[name] else {})}
+                              for name, size in self.libraries.items()],
                 'communicators': [{'name': name, 'backend': 'nccl', 'ranks': 8, 'from': 'stats', 'suspended': False} for name in self.groups],
                 'processes': [{'pid': pid, 'name': 'python3' if pid % 2 else None} for pid in self.others],
                 'marks': marks,

@@ -192,6 +192,89 @@ static void cards(void **state) {
   tsr_snapshot_free(snapshot);
 }
 
+/* ---- the ledger ---- */
+
+#define LEDGER(device, samples)                                                          \
+  HEAD "\"process\": {\"pid\": 7, \"host\": \"node1\"}, \"card\": {\"period_ms\": 500, " \
+       "\"devices\": [{" device ", \"samples\": {" samples "}}]}}"
+
+static uint64_t lost_of(const tsr_snapshot *snapshot) {
+  return snapshot->tally[TSR__WARN_SIDECAR_CARD];
+}
+
+/* Samples are in the order of their times, and what cannot be right counts as unknown. */
+static void ledgers(void **state) {
+  (void)state;
+  tsr_snapshot *snapshot = NULL;
+  const char *host;
+  assert_int_equal(
+      read_named(LEDGER("\"device\": 3, \"total_bytes\": 100, \"marks\": [\"a\", \"b\"], "
+                        "\"communicators\": [{\"name\": \"dp\", \"ranks\": 8}, {}]",
+                        "\"time_us\": [30, 10, 20], \"mark\": [1, null, 9], "
+                        "\"total_used_bytes\": [5, null, -1], \"allocated_bytes\": [1, 2], "
+                        "\"reserved_bytes\": [null, null, null], "
+                        "\"communicator_bytes\": [[7, 8, 9]]"),
+                 &snapshot, NULL),
+      0);
+  const tsr_ledger *ledger = tsr_snapshot_ledger(snapshot, 3);
+  assert_null(tsr_snapshot_ledger(snapshot, 0));
+  assert_int_equal(ledger->sample_count, 3);
+  assert_int_equal(ledger->time_us[0], 10);
+  assert_int_equal(ledger->time_us[2], 30);
+  assert_int_equal(ledger->mark[0], TSR_NONE);
+  assert_int_equal(ledger->mark[1], TSR_NONE); /* there is no mark 9 */
+  assert_string_equal(ledger->marks[ledger->mark[2]], "b");
+  assert_true(ledger->used_bytes[0] == TSR_LEDGER_UNKNOWN);
+  assert_true(ledger->used_bytes[1] == TSR_LEDGER_UNKNOWN); /* below 0 */
+  assert_int_equal(ledger->used_bytes[2], 5);
+  assert_null(ledger->allocated_bytes); /* of another length */
+  assert_null(ledger->reserved_bytes);  /* without a value */
+  assert_int_equal(ledger->communicator_count, 2);
+  assert_int_equal(ledger->communicators[0].bytes[0], 8);
+  assert_null(ledger->communicators[1].bytes);
+  assert_int_equal(ledger->total_bytes, 100);
+  assert_true(ledger->driver_bytes == TSR_LEDGER_UNKNOWN);
+  assert_int_equal(lost_of(snapshot), 3);
+  assert_int_equal(tsr_ledger_sample_at(ledger, 9), TSR_NONE);
+  assert_int_equal(tsr_ledger_sample_at(ledger, 10), 0);
+  assert_int_equal(tsr_ledger_sample_at(ledger, 29), 1);
+  assert_int_equal(tsr_ledger_sample_at(ledger, INT64_MAX), 2);
+  assert_int_equal(tsr_snapshot_process(snapshot, &host), 7);
+  assert_string_equal(host, "node1");
+  assert_int_equal(tsr_snapshot_ledger_recording(snapshot).period_ms, 500);
+  tsr_snapshot_free(snapshot);
+}
+
+/* What is no ledger is none; times that are no times are no samples. */
+static void odd_ledgers(void **state) {
+  (void)state;
+  static const char *const texts[] = {
+      HEAD "\"card\": 3}", HEAD "\"card\": {\"devices\": {}, \"host\": 4, \"notes\": 5}}",
+      HEAD "\"card\": {\"devices\": [null, {\"device\": -1}, {\"device\": \"x\"}]}}"};
+  tsr_snapshot *snapshot = NULL;
+  size_t count;
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    assert_int_equal(read_named(texts[i], &snapshot, NULL), 0);
+    (void)tsr_snapshot_ledgers(snapshot, &count);
+    assert_int_equal(count, 0);
+    assert_true(lost_of(snapshot) > 0);
+    tsr_snapshot_free(snapshot);
+  }
+  assert_int_equal(read_named(LEDGER("\"device\": 0", "\"time_us\": [0, \"5\", null, 4], "
+                                                      "\"total_used_bytes\": [1, 2, 3, 4]"),
+                              &snapshot, NULL),
+                   0);
+  const tsr_ledger *ledger = tsr_snapshot_ledger(snapshot, 0);
+  assert_int_equal(ledger->sample_count, 1);
+  assert_int_equal(ledger->used_bytes[0], 4);
+  assert_int_equal(lost_of(snapshot), 3);
+  tsr_snapshot_free(snapshot);
+  assert_int_equal(read_named(HEAD "\"a\": 1}", &snapshot, NULL), 0);
+  assert_false(tsr_snapshot_ledger_recording(snapshot).is_there);
+  assert_int_equal(tsr_snapshot_host_ledger(snapshot).sample_count, 0);
+  tsr_snapshot_free(snapshot);
+}
+
 /* ---- files ---- */
 
 static void write_file(const char *path, const char *contents) {
@@ -277,7 +360,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(names),      cmocka_unit_test(misfits), cmocka_unit_test(odd_shapes),
       cmocka_unit_test(long_names), cmocka_unit_test(cards),   cmocka_unit_test(beside),
-      cmocka_unit_test(chosen),
+      cmocka_unit_test(chosen),     cmocka_unit_test(ledgers), cmocka_unit_test(odd_ledgers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,7 +128,9 @@ typedef struct tsr_card_use {
   uint64_t stale_us;              /* several holders: how old the oldest sample of the peak is */
   size_t sample_count;            /* of all holders */
   tsr_ledger_recording recording; /* of the first holder */
-  tsr_host_ledger host;           /* likewise; without its columns */
+  const char *const *notes;       /* of the recorder, of this card: what is not known, and why */
+  size_t note_count;
+  tsr_host_ledger host;                     /* of the first holder; without its columns */
   uint64_t host_peak_bytes, host_end_bytes; /* resident; TSR_LEDGER_UNKNOWN */
 
   /* Several holders with times. */

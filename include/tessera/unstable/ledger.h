@@ -21,6 +21,7 @@ extern "C" {
 typedef struct tsr_ledger_library {
   const char *name, *from; /* "first_use"; "" if not recorded */
   uint64_t bytes;
+  int64_t since_us; /* counted from then on; 0: always */
 } tsr_ledger_library;
 
 /* A process group with memory of its own on the device. */
@@ -34,7 +35,7 @@ typedef struct tsr_ledger_communicator {
 
 /* Another process on the device, as NVML lists it. */
 typedef struct tsr_ledger_process {
-  uint64_t pid;
+  uint64_t pid;          /* 0: several small ones */
   const char *name;      /* "" if not recorded */
   const uint64_t *bytes; /* by sample */
 } tsr_ledger_process;
@@ -66,6 +67,9 @@ typedef struct tsr_ledger {
   const uint64_t
       *unmapped_bytes; /* of reserved: in sleeping pools, whose memory is not on the card */
   const uint64_t *process_bytes; /* all that this process has, as NVML says */
+
+  const char *const *notes; /* what is not known, and why */
+  size_t note_count;
 } tsr_ledger;
 
 /* Memory of the host. */
@@ -82,6 +86,8 @@ typedef struct tsr_ledger_recording {
   bool is_there; /* there is a ledger */
   uint64_t period_ms, samples_taken, samples_kept, sampling_us, step_us;
   const char *nvml, *nvml_error;
+  const char *const *notes; /* what is not known, and why: of all devices */
+  size_t note_count;
 } tsr_ledger_recording;
 
 /* How the ledger was recorded; is_there is false without one. */

@@ -31,7 +31,8 @@ typedef enum tsr_why_reason {
                                pools or the other size class */
   TSR_WHY_PENDING,          /* ... together with freed blocks that wait for another stream */
   TSR_WHY_ROUNDED,          /* ... together with what blocks in use hold beyond their requests */
-  TSR_WHY_OUTSIDE, /* of the card, PyTorch lacked more than drivers, CUDA contexts and libraries
+  TSR_WHY_OUTSIDE, /* first of all if the ledger names a part outside PyTorch that holds an eighth of the
+                      card, and more than is free in PyTorch's cache. Otherwise: of the card, PyTorch lacked more than drivers, CUDA contexts and libraries
                       usually take (1 GiB and a sixteenth), by at least the missing bytes; found only
                       if the capacity is known; or the ledger names a cause */
   TSR_WHY_IN_USE,  /* what is in use, or would have been by what came next, leaves too little in any
@@ -228,6 +229,8 @@ typedef struct tsr_why_device {
   /* Of it, by the last sample of the ledger up to then; largest first. NULL without a ledger. */
   tsr_why_outside *outside;
   size_t outside_count;
+  uint64_t
+      asleep_bytes; /* of what PyTorch has reserved: in sleeping pools then, and not on the card */
   int64_t outside_us; /* the time of that sample; TSR_TIME_NONE without one */
   /* What explains the failure, best first: each holds as much as was missing, and more than is usual. */
   tsr_why_outside_cause outside_causes[TSR_WHY_OUTSIDE_SORTS];

@@ -84,6 +84,14 @@ static uint64_t number_or_0(reading *r, const json_t *object, const char *key) {
   return number == TSR_LEDGER_UNKNOWN ? 0 : number;
 }
 
+/* A time; 0 for what is none. */
+static int64_t time_in(reading *r, const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  if (json_is_integer(value) && json_integer_value(value) >= 0) return json_integer_value(value);
+  r->lost += value && !json_is_null(value);
+  return 0;
+}
+
 static const char *text_in(reading *r, const json_t *object, const char *key) {
   return text_of(r, json_object_get(object, key));
 }
@@ -163,7 +171,8 @@ static void take_libraries(reading *r, const json_t *list, tsr_ledger *out) {
     const json_t *row = json_array_get(list, i);
     rows[i] = (tsr_ledger_library){.name = text_in(r, row, "name"),
                                    .from = text_in(r, row, "from"),
-                                   .bytes = number_in(r, row, "bytes")};
+                                   .bytes = number_in(r, row, "bytes"),
+                                   .since_us = time_in(r, row, "since_us")};
   }
   out->libraries = rows;
   out->library_count = rows ? count : 0;
@@ -200,12 +209,12 @@ static void take_processes(reading *r, const json_t *list, const json_t *series,
   out->process_count = rows ? count : 0;
 }
 
-static void take_mark_texts(reading *r, const json_t *list, tsr_ledger *out) {
-  size_t count = list_count(r, list, MOST_MARKS);
-  const char **marks = TAKE(r, const char *, count);
-  for (size_t i = 0; marks && i < count; i++) marks[i] = text_of(r, json_array_get(list, i));
-  out->marks = marks;
-  out->mark_count = marks ? count : 0;
+static const char *const *take_texts(reading *r, const json_t *list, size_t most, size_t *count) {
+  size_t listed = list_count(r, list, most);
+  const char **texts = TAKE(r, const char *, listed);
+  for (size_t i = 0; texts && i < listed; i++) texts[i] = text_of(r, json_array_get(list, i));
+  *count = texts ? listed : 0;
+  return texts;
 }
 
 static void take_device(reading *r, const json_t *row, tsr_ledger *out) {
@@ -217,7 +226,8 @@ static void take_device(reading *r, const json_t *row, tsr_ledger *out) {
   out->context_bytes = number_in(r, row, "context_bytes");
   out->context_from = text_in(r, row, "context_from");
   take_libraries(r, json_object_get(row, "libraries"), out);
-  take_mark_texts(r, json_object_get(row, "marks"), out);
+  out->marks = take_texts(r, json_object_get(row, "marks"), MOST_MARKS, &out->mark_count);
+  out->notes = take_texts(r, json_object_get(row, "notes"), MOST_LISTED, &out->note_count);
   out->time_us = take_times(r, samples);
   out->sample_count = out->time_us ? r->sample_count : 0;
   if (r->is_failed) return;
@@ -290,6 +300,8 @@ bool tsr__card_read(const json_t *card, tsr__arena *texts, tsr__card_ledger *out
                                           .step_us = number_in(&r, card, "step_us"),
                                           .nvml = text_in(&r, card, "nvml"),
                                           .nvml_error = text_in(&r, card, "nvml_error")};
+  out->recording.notes =
+      take_texts(&r, json_object_get(card, "notes"), MOST_LISTED, &out->recording.note_count);
   if (!r.is_failed) take_devices(&r, json_object_get(card, "devices"), out);
   if (!r.is_failed) take_host(&r, json_object_get(card, "host"), &out->host);
   tsr__free(r.places);
@@ -344,20 +356,30 @@ static json_t *mark_numbers(const tsr_ledger *d) {
   return NULL;
 }
 
+static json_t *texts_of(const char *const *texts, size_t count) {
+  json_t *out = json_array();
+  bool ok = out != NULL;
+  for (size_t i = 0; ok && i < count; i++) ok = push(out, json_string(texts[i]));
+  if (ok) return out;
+  json_decref(out);
+  return NULL;
+}
+
 /* All lists of a device and the series of its samples, into `row` and `samples`. */
 static bool put_lists(const tsr_ledger *d, json_t *row, json_t *samples) {
-  static const char *const keys[] = {"libraries", "communicators", "processes", "marks"};
-  json_t *lists[4], *groups = json_array(), *others = json_array();
+  static const char *const keys[] = {"libraries", "communicators", "processes"};
+  json_t *lists[3], *groups = json_array(), *others = json_array();
   bool ok = put(samples, "communicator_bytes", groups);
   ok = put(samples, "other_process_bytes", others) && ok;
-  for (size_t i = 0; i < 4; i++) {
+  for (size_t i = 0; i < 3; i++) {
     lists[i] = json_array();
     ok = put(row, keys[i], lists[i]) && ok;
   }
   for (size_t i = 0; ok && i < d->library_count; i++) {
     const tsr_ledger_library *l = &d->libraries[i];
-    ok = push(lists[0], json_pack("{s:s, s:o, s:o}", "name", l->name, "bytes", number(l->bytes),
-                                  "from", text(l->from)));
+    ok =
+        push(lists[0], json_pack("{s:s, s:o, s:o, s:I}", "name", l->name, "bytes", number(l->bytes),
+                                 "from", text(l->from), "since_us", (json_int_t)l->since_us));
   }
   for (size_t i = 0; ok && i < d->communicator_count; i++) {
     const tsr_ledger_communicator *c = &d->communicators[i];
@@ -372,8 +394,8 @@ static bool put_lists(const tsr_ledger *d, json_t *row, json_t *samples) {
         push(lists[2], json_pack("{s:I, s:o}", "pid", (json_int_t)p->pid, "name", text(p->name))) &&
         push(others, series(p->bytes, d->sample_count));
   }
-  for (size_t i = 0; ok && i < d->mark_count; i++) ok = push(lists[3], json_string(d->marks[i]));
-  return ok;
+  return ok && put(row, "marks", texts_of(d->marks, d->mark_count)) &&
+         put(row, "notes", texts_of(d->notes, d->note_count));
 }
 
 static json_t *device_of(const tsr_ledger *d) {
@@ -421,7 +443,8 @@ json_t *tsr__card_write(const tsr__card_ledger *card) {
             put(out, "samples_kept", number(r->samples_kept)) &&
             put(out, "sampling_us", number(r->sampling_us)) &&
             put(out, "step_us", number(r->step_us)) && put(out, "nvml", text(r->nvml)) &&
-            put(out, "nvml_error", text(r->nvml_error)) && put(out, "host", host_of(&card->host));
+            put(out, "nvml_error", text(r->nvml_error)) && put(out, "host", host_of(&card->host)) &&
+            put(out, "notes", texts_of(r->notes, r->note_count));
   for (size_t i = 0; ok && i < card->device_count; i++)
     ok = push(devices, device_of(&card->devices[i]));
   if (ok) return out;

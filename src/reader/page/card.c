@@ -60,7 +60,8 @@ void tsr__page_pack_card(tsr__bundle *p, const tsr__page_track *t, size_t number
   begin(p, "times", number);
   for (size_t i = 0; i < ledger->sample_count; i++) {
     if (!tsr__ledger_divide(ledger, i, parts)) continue;
-    tsr__pack_signed(&p->pack, ledger->time_us[i] - time_us);
+    /* Events may have any time: the difference wraps, as that of a reader does. */
+    tsr__pack_signed(&p->pack, (int64_t)((uint64_t)ledger->time_us[i] - (uint64_t)time_us));
     time_us = ledger->time_us[i];
   }
   tsr__bundle_column_end(p);

@@ -140,7 +140,7 @@ static size_t fill_own(divider *d, size_t row, size_t member, uint32_t index, in
   row += OWN_PARTS;
   for (size_t i = 0; l && i < l->library_count; i++, row++)
     if (index != TSR_NONE && l->libraries[i].bytes != TSR_LEDGER_UNKNOWN)
-      set(d, row, (int64_t)l->libraries[i].bytes);
+      set(d, row, (int64_t)tsr__ledger_library_at(l, i, index));
   for (size_t i = 0; l && i < l->communicator_count; i++, row++) {
     uint64_t bytes =
         index == TSR_NONE ? TSR_LEDGER_UNKNOWN : tsr_ledger_value(l->communicators[i].bytes, index);
@@ -414,6 +414,26 @@ static void describe(const divider *d, tsr_card_use *out) {
     out->total_bytes = d->members[0]->old.total_bytes;
 }
 
+/* The notes of all members, and of their devices. */
+static bool list_notes(const divider *d, tsr_card_use *out) {
+  size_t most = 0;
+  for (size_t h = 0; h < d->count; h++)
+    most += d->members[h]->recording.note_count +
+            (d->members[h]->ledger ? d->members[h]->ledger->note_count : 0);
+  const char **notes = tsr__arena_alloc(d->texts, most * sizeof *notes, _Alignof(const char *));
+  if (!notes) return false;
+  for (size_t h = 0; h < d->count; h++) {
+    const tsr__card_member *m = d->members[h];
+    for (size_t i = 0; i < m->recording.note_count; i++)
+      notes[out->note_count++] = m->recording.notes[i];
+    for (size_t i = 0; m->ledger && i < m->ledger->note_count; i++)
+      notes[out->note_count++] = m->ledger->notes[i];
+  }
+  assert(out->note_count <= most);
+  out->notes = notes;
+  return true;
+}
+
 static void describe_host(const tsr__card_member *m, tsr_card_use *out) {
   out->recording = m->recording;
   if (!out->recording.nvml) out->recording.nvml = "";
@@ -466,7 +486,7 @@ int tsr__card_divide(const tsr__card_member *const *members, size_t count,
     if (out->source == TSR_CARD_FROM_LEDGER) take_moments(&d, options, out);
     if (out->source == TSR_CARD_FROM_SIDECAR) take_old(&d, out);
     if (out->source == TSR_CARD_FROM_NOTHING) take_nothing(&d);
-    ok = keep_parts(&d, out);
+    ok = keep_parts(&d, out) && list_notes(&d, out);
   }
   TSR__VECTOR_FREE(&d.parts);
   TSR__VECTOR_FREE(&d.bytes);

@@ -118,7 +118,8 @@ static const tsr_record recording = {
         TSR__FIELD(DURATION, "step_us", "the median time of a step", .is_nullable = true),
         TSR__FIELD(TEXT, "nvml", "the version of the driver's library that lists processes",
                    .is_nullable = true),
-        TSR__FIELD(TEXT, "nvml_error", "why it could not be asked", .is_nullable = true)),
+        TSR__FIELD(TEXT, "nvml_error", "why it could not be asked", .is_nullable = true),
+        TSR__FIELD(TEXT, "notes", "what the recorder could not know, and why", .is_list = true)),
 };
 
 static const tsr_record device = {

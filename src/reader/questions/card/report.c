@@ -70,6 +70,10 @@ static void append_name(tsr__buffer *out, const tsr_card_use *use, const tsr_car
     break;
   case TSR_CARD_DRIVER: tsr__buffer_text(out, "the driver's own"); break;
   case TSR_CARD_PROCESS:
+    if (!part->pid) {
+      tsr__buffer_text(out, "other processes, each of which has little");
+      break;
+    }
     tsr__buffer_printf(out, "%s, pid %" PRIu64, *part->name ? part->name : "another process",
                        part->pid);
     break;
@@ -131,7 +135,7 @@ static void append_shares(tsr__buffer *out, const tsr_card_use *use, tsr_card_mo
                  tsr__plural(group_count));
   (void)snprintf(others, sizeof others, "by %s other processes", COUNT(process_count));
   for (size_t i = 0; process_count == 1 && i < use->part_count; i++)
-    if (use->parts[i].kind == TSR_CARD_PROCESS && use->parts[i].bytes[moment])
+    if (use->parts[i].kind == TSR_CARD_PROCESS && use->parts[i].bytes[moment] && use->parts[i].pid)
       (void)snprintf(others, sizeof others, "by another process (%.80s%spid %" PRIu64 ")",
                      use->parts[i].name, *use->parts[i].name ? ", " : "", use->parts[i].pid);
   share shares[] = {{sum_of(use, moment, TSR_CARD_ALLOCATED) + sum_of(use, moment, TSR_CARD_CACHED),
@@ -246,7 +250,8 @@ static void emit_part(tsr__emitter *emitter, const tsr_card_use *use, const tsr_
   tsr__emit_field(emitter, "holder", NULL,
                   part->holder == TSR_NONE ? tsr__nothing() : tsr__count(part->holder));
   tsr__emit_field(emitter, "pid", NULL,
-                  part->kind == TSR_CARD_PROCESS ? tsr__count(part->pid) : tsr__nothing());
+                  part->kind == TSR_CARD_PROCESS && part->pid ? tsr__count(part->pid)
+                                                              : tsr__nothing());
   tsr__emit_field(emitter, "group", NULL,
                   part->kind == TSR_CARD_COMMUNICATOR ? tsr__string(part->name) : tsr__nothing());
   tsr__emit_field(emitter, "from", NULL, known_text(part->from));
@@ -445,6 +450,12 @@ static void print_when(tsr__emitter *emitter, const tsr_card_use *use) {
   tsr__buffer_text(out, ".");
   tsr__emit_space(emitter);
   tsr__emit_paragraph(emitter, TSR__DIM, 0);
+  int64_t driver = sum_of(use, TSR_CARD_PEAK, TSR_CARD_DRIVER);
+  if (driver <= 0 || (uint64_t)driver > peak->used_bytes) return;
+  tsr__buffer_printf(out,
+                     "nvidia-smi shows %s then: since driver 510 it leaves out the driver's own.",
+                     SIZE(peak->used_bytes - (uint64_t)driver));
+  tsr__emit_paragraph(emitter, TSR__DIM, 0);
 }
 
 static void print_overlap(tsr__emitter *emitter, const tsr_card_use *use) {
@@ -542,6 +553,19 @@ static void emit_growth(tsr__emitter *emitter, const tsr_card_use *use) {
   tsr__emit_table_end(emitter);
 }
 
+/* What the recorder could not know. */
+static void print_notes(tsr__emitter *emitter, const tsr_card_use *use) {
+  enum { SHOWN = 3 };
+  size_t shown = emitter->options.verbose || use->note_count <= SHOWN ? use->note_count : SHOWN;
+  for (size_t i = 0; i < shown; i++) {
+    tsr__buffer_printf(&emitter->scratch, "The recorder reports: %s", use->notes[i]);
+    tsr__emit_paragraph(emitter, TSR__DIM, 0);
+  }
+  if (shown < use->note_count)
+    tsr__emit_printf(emitter, TSR__DIM, "... and %s more (-v shows all)",
+                     COUNT(use->note_count - shown));
+}
+
 /* What the figures lack, and how to have it. */
 static void print_lacks(tsr__emitter *emitter, const tsr_card_use *use) {
   const tsr_ledger_recording *r = &use->recording;
@@ -569,6 +593,7 @@ static void print_lacks(tsr__emitter *emitter, const tsr_card_use *use) {
                        r->nvml_error);
     tsr__emit_paragraph(emitter, TSR__PLAIN, 0);
   }
+  print_notes(emitter, use);
 }
 
 /* ---- Processes that share it ---- */
@@ -701,6 +726,9 @@ static void emit_recording(tsr__emitter *emitter, const tsr_card_use *use) {
   tsr__emit_field(emitter, "step_us", NULL, known_count(r->step_us));
   tsr__emit_field(emitter, "nvml", NULL, known_text(r->nvml));
   tsr__emit_field(emitter, "nvml_error", NULL, known_text(r->nvml_error));
+  tsr__emit_inline_array(emitter, "notes");
+  for (size_t i = 0; i < use->note_count; i++) tsr__emit_item(emitter, tsr__string(use->notes[i]));
+  tsr__emit_end(emitter);
   tsr__emit_end(emitter);
 }
 

@@ -6,6 +6,11 @@
 
 #include "base/checked.h"
 
+uint64_t tsr__ledger_library_at(const tsr_ledger *ledger, size_t library, size_t sample) {
+  const tsr_ledger_library *l = &ledger->libraries[library];
+  return ledger->time_us[sample] < l->since_us ? 0 : tsr__ledger_known(l->bytes);
+}
+
 void tsr__ledger_own_at(const tsr_ledger *ledger, size_t sample, tsr__ledger_own *out) {
   uint64_t allocated = tsr_ledger_value(ledger->allocated_bytes, sample);
   uint64_t reserved = tsr_ledger_value(ledger->reserved_bytes, sample);
@@ -22,7 +27,7 @@ void tsr__ledger_own_at(const tsr_ledger *ledger, size_t sample, tsr__ledger_own
     out->cached_bytes = mapped - out->allocated_bytes;
   }
   for (size_t i = 0; i < ledger->library_count; i++)
-    out->library_bytes += tsr__ledger_known(ledger->libraries[i].bytes);
+    out->library_bytes += tsr__ledger_library_at(ledger, i, sample);
   for (size_t i = 0; i < ledger->communicator_count; i++)
     out->communicator_bytes +=
         tsr__ledger_known(tsr_ledger_value(ledger->communicators[i].bytes, sample));

@@ -37,6 +37,9 @@ const char *tsr__ledger_sort_name(tsr__ledger_sort sort);
 /* The whole card at a sample; false if its used memory is not known. O(libraries + communicators + processes). */
 bool tsr__ledger_divide(const tsr_ledger *ledger, size_t sample, uint64_t out[TSR__LEDGER_SORTS]);
 
+/* What a library has at a sample; 0 if it is not known, or not yet loaded. */
+uint64_t tsr__ledger_library_at(const tsr_ledger *ledger, size_t library, size_t sample);
+
 /* 0 for what is not known. */
 static inline uint64_t tsr__ledger_known(uint64_t value) {
   return value == TSR_LEDGER_UNKNOWN ? 0 : value;

@@ -187,8 +187,7 @@ int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_dev
                     tsr_error *error) {
   tsr__why_program program;
   needs n;
-  if (device->reason == TSR_WHY_OUTSIDE && device->outside_cause_count)
-    add(device, (tsr_why_advice){.change = TSR_WHY_CHANGE_OUTSIDE});
+  if (device->outside_cause_count) add(device, (tsr_why_advice){.change = TSR_WHY_CHANGE_OUTSIDE});
   int status = tsr__why_program_of(study, timeline, device, &program, error);
   if (status) return status;
   advise_settings(device, &program);

@@ -227,10 +227,21 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
 
 /* ---- The reason ---- */
 
+/* Whether what holds the card outside PyTorch explains the failure better than what lies free in its cache: it is more, and an eighth of the
+ * card. */
+static bool is_mostly_outside(const tsr_why_device *d) {
+  const tsr_why_outside_cause *cause = &d->outside_causes[0];
+  uint64_t lying = 0;
+  for (int i = 0; i < TSR_WHY_CACHE_COUNT; i++) lying = tsr__sum_u64(lying, d->free[i].bytes);
+  return d->outside_cause_count && cause->bytes > d->capacity_bytes / 8 &&
+         cause->bytes - cause->usual_bytes > lying;
+}
+
 static tsr_why_reason reason_of(const tsr_why_device *d) {
   if (!d->oom_count) return TSR_WHY_NOT_RECORDED;
   if (d->is_flat) return TSR_WHY_UNKNOWN; /* what the driver had left is not in the file */
   if (!d->missing_bytes) return TSR_WHY_LIMIT;
+  if (is_mostly_outside(d)) return TSR_WHY_OUTSIDE;
   if (d->moment.totals.reserved_bytes < d->moment.totals.active_bytes) return TSR_WHY_UNKNOWN;
   uint64_t there = tsr__sum_u64(d->device_free_bytes, d->free[TSR_WHY_CACHE_OWN].bytes);
   if (there >= d->request_bytes) return TSR_WHY_FRAGMENTED;
@@ -264,7 +275,8 @@ static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
   out->is_capacity_from_sidecar = !capacity_bytes && card.total_bytes;
   if (!out->oom_count) out->outside_bytes = card.outside_bytes;
   if (!out->capacity_bytes || !out->oom_count) return;
-  uint64_t known = tsr__sum_u64(out->moment.totals.reserved_bytes, out->device_free_bytes);
+  uint64_t mapped = tsr__drop_u64(out->moment.totals.reserved_bytes, out->asleep_bytes);
+  uint64_t known = tsr__sum_u64(mapped, out->device_free_bytes);
   out->outside_bytes = tsr__drop_u64(out->capacity_bytes, known);
 }
 
@@ -298,9 +310,10 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     out->is_expandable = t->settings.expandable_segments;
     if (out->oom_count) describe_request(t, question->lines.places, out);
     status = describe_moment(t, question, out, error);
-    if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
     if (!status) status = tsr__why_look_outside(question->study, out, error);
     if (out->is_flat) out->missing_bytes = 0;
+    if (!is_host) describe_card(snapshot, question->options->capacity_bytes, out);
+    if (!status && out->oom_count && out->missing_bytes) tsr__why_find_outside(out);
     out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
   }

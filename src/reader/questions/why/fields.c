@@ -200,7 +200,8 @@ static const tsr_record device = {
             "with freed blocks that wait), `rounded` (together with what blocks hold beyond "
             "requests), `outside` (of the card, more is neither PyTorch's nor free than "
             "drivers and CUDA contexts take, 1 GiB and a sixteenth, by at least the missing "
-            "bytes, with `--capacity` or a sidecar; or `outside_causes` names a part of it), "
+            "bytes, with `--capacity` or a sidecar; or `outside_causes` names one, which comes "
+            "first of all if it is an eighth of the card and more than is cached and free), "
             "`in_use`; "
             "`unknown`, if more is in use "
             "than the file has segments for. If the rest of the run needs more than there was "
@@ -222,6 +223,9 @@ static const tsr_record device = {
         TSR__LIST(outside, "outside",
                   "of that, who holds it, by the last sample of the ledger up to then, largest "
                   "first; `[]` without a ledger"),
+        TSR__FIELD(BYTES, "asleep_bytes",
+                   "of what PyTorch has reserved, what was in sleeping pools then, and not on the "
+                   "card"),
         TSR__FIELD(TIME, "outside_time_us", "the time of that sample", .is_nullable = true),
         TSR__LIST(outside_cause, "outside_causes",
                   "what holds as much as was missing, and more than is usual, best first; `[]` if "

@@ -39,9 +39,11 @@ typedef struct tsr__why_program {
 int tsr__why_program_of(tsr_study *study, const tsr__timeline *timeline,
                         const tsr_why_device *device, tsr__why_program *out, tsr_error *error);
 
-/* Fill what the ledger says of the rest of the card at the device's moment, and which part of it explains the failure. Needs the moment, the
- * request and the capacity. Fails with TSR_ERROR_MEMORY. */
+/* Fill what the ledger says of the rest of the card at the device's moment. Fails with TSR_ERROR_MEMORY. */
 int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *error);
+
+/* Which parts of it explain the failure. Needs the request and the capacity, too. */
+void tsr__why_find_outside(tsr_why_device *device);
 
 /* Fill the device's advice, from its outlook and its trials. Fails with TSR_ERROR_MEMORY. */
 int tsr__why_advise(tsr_study *study, const tsr__timeline *timeline, tsr_why_device *device,

@@ -6,7 +6,8 @@
  *   groups of NCCL      a 32nd of the card, together
  *   the CUDA context    1.5 GiB
  *   nobody's            a 32nd of the card
- *   growth              64 MiB, of any of these, since the second step
+ *   growth              64 MiB, of any of these, since the second step. A library that was loaded late does not grow, and a
+ *                       process or group that was not there before does if it goes on to
  *
  * If several are, the one that holds most beyond that is first. Of what grew, growth is the cause if it is at least half of the part. */
 #include <string.h>
@@ -83,6 +84,9 @@ static tsr_why_outside_cause most_grown(const tsr_why_device *d) {
       .part = TSR_NONE, .usual_bytes = 64 * MIB, .sort = TSR_WHY_OUTSIDE_GROWTH};
   for (uint32_t i = 0; i < d->outside_count; i++) {
     const tsr_why_outside *o = &d->outside[i];
+    bool is_new = (o->kind == TSR_CARD_PROCESS || o->kind == TSR_CARD_COMMUNICATOR) &&
+                  o->grew_bytes == o->bytes && !o->is_steady;
+    if (o->kind == TSR_CARD_LIBRARY || is_new) continue;
     if (o->grew_bytes < o->bytes / 2 || o->grew_bytes <= c.bytes) continue;
     c.part = i;
     c.bytes = o->grew_bytes;
@@ -97,7 +101,7 @@ static int compare_causes(const void *a, const void *b) {
 }
 
 /* Of a part that grew, growth is the cause, and its size is no other one. */
-static void find_causes(tsr_why_device *d) {
+void tsr__why_find_outside(tsr_why_device *d) {
   uint64_t card = d->capacity_bytes;
   const tsr_why_outside_cause candidates[] = {
       most_grown(d),
@@ -118,11 +122,25 @@ static void find_causes(tsr_why_device *d) {
   tsr__sort(d->outside_causes, d->outside_cause_count, sizeof *d->outside_causes, compare_causes);
 }
 
+/* The time of the sample that is about a failure: the last one before, or the one that the recorder takes right after it. */
+static int64_t time_of_sample(const tsr_ledger *ledger, int64_t time_us) {
+  enum { SOON_US = 1000000 };
+  uint32_t before = tsr_ledger_sample_at(ledger, time_us);
+  size_t after = before == TSR_NONE ? 0 : before + 1;
+  if (after >= ledger->sample_count) return time_us;
+  int64_t late_us = ledger->time_us[after] - time_us;
+  bool is_nearer = before == TSR_NONE || late_us < time_us - ledger->time_us[before];
+  bool is_known = tsr_ledger_value(ledger->used_bytes, after) != TSR_LEDGER_UNKNOWN;
+  return is_nearer && is_known && late_us < SOON_US ? ledger->time_us[after] : time_us;
+}
+
 int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *error) {
   const tsr_snapshot *snapshot = tsr_study_snapshot(study);
   device->outside_us = TSR_TIME_NONE;
-  if (device->device == TSR_DEVICE_HOST || !tsr_snapshot_ledger(snapshot, device->device)) return 0;
+  const tsr_ledger *ledger = tsr_snapshot_ledger(snapshot, device->device);
+  if (device->device == TSR_DEVICE_HOST || !ledger) return 0;
   int64_t time_us = device->moment.time_us;
+  if (device->oom_count && time_us > 0) time_us = time_of_sample(ledger, time_us);
   const tsr_card_options how = {.has_time = time_us != TSR_TIME_NONE,
                                 .time_us = time_us,
                                 .has_device = true,
@@ -134,6 +152,6 @@ int tsr__why_look_outside(tsr_study *study, tsr_why_device *device, tsr_error *e
   tsr_card_moment_kind moment =
       how.has_time && use->moments[TSR_CARD_AT].is_there ? TSR_CARD_AT : TSR_CARD_END;
   if (!take_parts(use, moment, device)) return tsr__fail_memory(error);
-  if (device->oom_count && device->missing_bytes) find_causes(device);
+  device->asleep_bytes = use->holders[0].asleep_bytes[moment];
   return 0;
 }

@@ -195,6 +195,7 @@ static void emit_outside(tsr__emitter *emitter, const tsr_why_device *d) {
     tsr__emit_row_end(emitter);
   }
   tsr__emit_table_end(emitter);
+  tsr__emit_field(emitter, "asleep_bytes", NULL, tsr__bytes(d->asleep_bytes));
   tsr__emit_field(emitter, "outside_time_us", NULL, tsr__time(d->outside_us));
   static const tsr__column cause_columns[] = {
       {"index", NULL, TSR__RIGHT}, {"sort", NULL, TSR__LEFT}, {"bytes", NULL, TSR__RIGHT}};
@@ -745,6 +746,10 @@ static void print_memory(tsr__emitter *emitter, const tsr_why_device *d) {
   print_not_ours(emitter, d, whole);
   memory_row(emitter, unused, whole, NULL, "never reserved");
   tsr__emit_table_end(emitter);
+  if (d->asleep_bytes)
+    tsr__emit_printf(emitter, TSR__DIM,
+                     "  Of PyTorch's memory, %s were in sleeping pools, and not on the card.",
+                     SIZE(d->asleep_bytes));
   if (d->oom_count && !d->capacity_bytes && !d->is_flat)
     tsr__emit_printf(
         emitter, TSR__DIM,
