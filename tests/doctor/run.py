@@ -45,6 +45,11 @@ def predicted_of(name):
 
 # ---- A machine of which everything is known ----
 
+def no_workspace(count):
+    """A difference that is not one or two workspaces of 1 MiB by chance."""
+    return count + 64 * 1024 if min(count % MIB, -count % MIB) < 32 * 1024 else count
+
+
 class Truth:
     """What a seed decides."""
 
@@ -95,12 +100,12 @@ class Truth:
             peak['allocated'] += 5 * MIB
             peak['reserved'] += 4 * MIB
         elif plant in ('differs more', 'differs less'):
-            peak['allocated'] += (1 if plant == 'differs more' else -1) * int(0.03 * peak['allocated'])
+            peak['allocated'] += (1 if plant == 'differs more' else -1) * no_workspace(int(0.03 * peak['allocated']))
         elif plant == 'reserved more':
             peak['reserved'] += 24 * MIB
         elif plant == 'phase more' and phases:
             phase = r.choice(sorted(phases))
-            phases[phase]['requested'] += int(0.03 * phases[phase]['requested']) + 100 * 1024
+            phases[phase]['requested'] += no_workspace(int(0.03 * phases[phase]['requested']) + 100 * 1024)
         before = 512 * r.randrange(4)
         return {'event': 'program', 'name': name, 'snapshot': f'{name}.pickle', 'before': dict.fromkeys(compare_kinds, before), 'peak': peak,
                 'phases': phases, 'whole': {kind: peak[kind] + before for kind in compare_kinds}, 'after': {}}
