@@ -8,7 +8,7 @@ NEAR_BYTES, NEAR_SHARE = 64 * KIB, 0.005
 NEAR_RESERVED_BYTES, NEAR_RESERVED_SHARE = 2 * MIB, 0.01
 SEGMENT_BYTES = 20 * MIB  # that one more small block may need
 LT = (2, 10)  # from this PyTorch on, each thread that multiplies with a bias has a workspace of cuBLASLt
-LT_BYTES, LT_THREADS = MIB, 2
+LT_BYTES, LT_THREADS, LT_SLACK_BYTES = MIB, 2, 8 * KIB
 
 # From the best to the worst.
 EQUAL, NEAR, EXPLAINED, DIFFERS = 'equal', 'near', 'explained', 'differs'
@@ -39,7 +39,7 @@ def _judge(difference: int, predicted: int, program: Program, torch_version: str
         return EQUAL, ''
     if abs(difference) <= max(NEAR_BYTES, NEAR_SHARE * predicted):
         return NEAR, ''
-    spaces = [n for n in range(1, LT_THREADS + 1) if abs(difference - n * LT_BYTES) <= NEAR_BYTES]
+    spaces = [n for n in range(1, LT_THREADS + 1) if abs(difference - n * LT_BYTES) <= LT_SLACK_BYTES]
     if spaces and version(torch_version) >= LT:
         return EXPLAINED, f'{size(spaces[0] * LT_BYTES)} for workspaces of cuBLASLt, which PyTorch has since 2.10, and predictions have not'
     if program.above and difference > 0:
