@@ -453,6 +453,16 @@ const char *tsr__target_name(const char *name) {
   return target ? target->name : NULL;
 }
 
+int tsr__target_check(const char *name, const tsr_model *model, tsr_error *error) {
+  const tsr__target_row *target = find(name);
+  if (!target || target->is_plan || !tsr_model_is_traced(model)) return 0;
+  return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
+                   "%s has no words for which modules of a traced model are recomputed: --for "
+                   "tessera writes the plan, and tessera.apply(model, plan) follows it in your "
+                   "script",
+                   name);
+}
+
 bool tsr__target_has(const char *name, const char *option) {
   const tsr__target_row *target = find(name);
   return !target || target->is_plan || target->is_allocator || is_listed(target->options, option);
@@ -641,12 +651,11 @@ int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked, c
   }
   out->target = target->name;
   out->file = target->file;
-  if (tsr_model_is_traced(model) && !target->is_plan)
-    return tsr__fail(error, TSR_ERROR_UNSUPPORTED, TSR_OFFSET_NONE,
-                     "%s cannot express which modules are recomputed: use --for tessera", name);
+  int status = tsr__target_check(name, model, error);
+  if (status) return status;
   if (target->is_plan) return copy_plan(plan, out, error);
   p.plan = tsr__run_plan_copy(plan);
-  int status = p.plan ? 0 : tsr__fail_memory(error);
+  status = p.plan ? 0 : tsr__fail_memory(error);
   if (p.plan) p.o = &p.plan->options;
   if (status == 0) status = paste(&p, target, asked, remark, out, error);
   tsr_run_plan_free(p.plan);

@@ -70,6 +70,8 @@ typedef struct tsr__target_row {
 const char *tsr__target_name(const char *name);
 /* Whether a target has an option of plans; true for the plan file, the allocator's settings, which are no part of plans, and an unknown one. */
 bool tsr__target_has(const char *name, const char *option);
+/* 0, or TSR_ERROR_UNSUPPORTED if a target has no words for plans of that model: which of a traced model's modules are computed again. */
+int tsr__target_check(const char *name, const tsr_model *model, tsr_error *error);
 /* tsr_plan_paste for a plan that was found. `asked`: what the search would have begun with, if the target could express it, or NULL: what it
  * lacks of that is noted, too. `remark`: a further note, or NULL. */
 int tsr__plan_paste_found(const tsr_run_plan *plan, const tsr_run_plan *asked, const char *remark,

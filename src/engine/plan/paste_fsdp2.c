@@ -38,10 +38,14 @@ static void write_checkpoints(tsr__paste *p) {
   tsr__buffer_text(&p->text, "again = set()  # blocks that are computed again\n");
   if (p->o->checkpoint == TSR_CHECKPOINT_FULL)
     tsr__buffer_text(&p->text, "again.update(range(len(blocks)))\n");
-  for (size_t i = 0; i < p->plan->blocks.count; i++)
-    tsr__buffer_printf(&p->text, "again.update(range(%llu, %llu))\n",
-                       (unsigned long long)p->plan->blocks.items[i].first,
-                       (unsigned long long)p->plan->blocks.items[i].last + 1);
+  for (size_t i = 0; i < p->plan->blocks.count;) {
+    const tsr_block_choice *ranges = p->plan->blocks.items;
+    uint64_t first = ranges[i].first, end = ranges[i].last + 1;
+    /* Ranges that differ only in what FSDP2 cannot express. */
+    while (++i < p->plan->blocks.count && ranges[i].first == end) end = ranges[i].last + 1;
+    tsr__buffer_printf(&p->text, "again.update(range(%llu, %llu))\n", (unsigned long long)first,
+                       (unsigned long long)end);
+  }
   tsr__buffer_printf(&p->text,
                      "for number in again:\n"
                      "    blocks[number] = checkpoint_wrapper(\n"

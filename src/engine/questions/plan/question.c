@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "plan/paste.h"
 #include "questions/plan/plan.h"
 #include "questions/reports.h"
 #include "tessera/unstable/runs.h"
@@ -253,6 +254,8 @@ static int check_traced(const tsr_params *own, tsr_error *error) {
       "batch", "seq",           "book",    "compare", "explain",   "largest", "rates",  "gpus",
       "link",  "gpus_per_node", "network", "latency", "ds_config", "padding", "routing"};
   const tsr_model *model = tsr_params_object(own, "model", &tsr_model_type);
+  size_t target_count;
+  const char *const *targets = tsr_params_texts(own, "for", &target_count);
   if (model && !tsr_model_is_traced(model) && tsr_params_flag(own, "padding"))
     return tsr_params_fail(own, error, "{=padding} needs a trace of the model");
   if (model && !tsr_model_is_traced(model) && tsr_params_has(own, "routing"))
@@ -262,8 +265,13 @@ static int check_traced(const tsr_params *own, tsr_error *error) {
     if (tsr_params_has(own, decided[i]))
       return fail_pair(own, "{=%s} does not apply to a step graph: trace another%s%%s", decided[i],
                        "", error);
+  for (size_t i = 0; i < target_count; i++) {
+    int status = tsr__target_check(targets[i], model, error);
+    if (status) return status;
+  }
   if (is_search(own)) return 0;
-  return tsr_params_fail(own, error, "with a step graph, plan needs {budget} or {front}");
+  return tsr_params_fail(own, error,
+                         "plan needs {budget} or {front} for a traced model or a step graph");
 }
 
 /* Formulas for states need only the number of parameters. */
@@ -293,7 +301,8 @@ static int check_cards(const tsr_params *own, tsr_error *error) {
 
 static int check(const tsr_params *params, tsr_error *error) {
   const char *allow = tsr_params_text(params, "allow");
-  unsigned ignored;
+  unsigned allowed = 0, parts = TSR_ALLOW_ALL_BLOCKS | TSR_ALLOW_RECOMPUTE;
+  const tsr_model *model = tsr_params_object(params, "model", &tsr_model_type);
   int status = check_cards(params, error);
   if (status || tsr_params_flag(params, "show")) return status;
   status = check_alone(params, error);
@@ -301,7 +310,15 @@ static int check(const tsr_params *params, tsr_error *error) {
   if (status == 0) status = check_together(params, error);
   if (status == 0) status = check_traced(params, error);
   if (status == 0) status = tsr_params_check_card(params, "budget", error);
-  return status || !allow ? status : tsr_allow_parse(allow, &ignored, error);
+  if (status || !allow) return status;
+  status = tsr_allow_parse(allow, &allowed, error);
+  if (status == 0 && model && tsr_model_is_traced(model) &&
+      (allowed & parts) == TSR_ALLOW_ALL_BLOCKS)
+    return tsr_params_fail(
+        params, error,
+        "all-blocks does not apply to a traced model: its modules are chosen one "
+        "by one ({allow} recompute)");
+  return status;
 }
 
 static void release(void *value) {

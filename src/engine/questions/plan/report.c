@@ -40,10 +40,26 @@ static tsr__cell whole_microseconds(double seconds) {
   return tsr__count((uint64_t)nearbyint(seconds * 1e6));
 }
 
-/* The operations added by recomputation, in percent. */
-static double extra_percent(const tsr_run_plan_cost *cost) {
+/* The operations added by recomputation, in percent: "4.2 %"; "-" where they are not known, as those of a step graph. */
+static const char *extra_operations(const tsr_run_plan_cost *cost, text out) {
   uint64_t own = cost->step_flops - cost->recomputed_flops;
-  return own ? 100 * (double)cost->recomputed_flops / (double)own : 0;
+  if (!own) return "-";
+  (void)snprintf(out, sizeof(text), "%.1f %%", 100 * (double)cost->recomputed_flops / (double)own);
+  return out;
+}
+
+/* What a plan costs, for its verdict: ", for 4.2 % more operations", or more time where operations are not known; "" if
+ * that is not known either. */
+static const char *extra_words(const tsr_run_plan_effects *all, char out[64]) {
+  text more;
+  double before_s = all->without.step_seconds, after_s = all->with.step_seconds;
+  *out = '\0';
+  if (all->with.step_flops)
+    (void)snprintf(out, 64, ", for %s more operations", extra_operations(&all->with, more));
+  else if (before_s > 0 && after_s > 0)
+    (void)snprintf(out, 64, ", for %.1f %% %s time", 100 * fabs(after_s / before_s - 1),
+                   after_s < before_s ? "less" : "more");
+  return out;
 }
 
 static void emit_cost(tsr__emitter *e, const char *key, const tsr_run_plan_cost *cost) {
@@ -180,12 +196,12 @@ void tsr__emit_plan_notes(tsr__emitter *e, const tsr__plan_value *value) {
 static void emit_effects_verdict(tsr__emitter *e, const char *model,
                                  const tsr_run_plan_effects *all) {
   text peak, saved, before, time, time_before, low, high;
-  tsr__emit_printf(
-      e, TSR__VERDICT,
-      "%.200s: peak %s with this plan, %s without it: saves %s, for %.1f %% more operations.",
-      model, tsr__format_size(all->with.peak_bytes, peak),
-      tsr__format_size(all->without.peak_bytes, before),
-      saved_text(all->without.peak_bytes, all->with.peak_bytes, saved), extra_percent(&all->with));
+  char more[64];
+  tsr__emit_printf(e, TSR__VERDICT, "%.200s: peak %s with this plan, %s without it: saves %s%s.",
+                   model, tsr__format_size(all->with.peak_bytes, peak),
+                   tsr__format_size(all->without.peak_bytes, before),
+                   saved_text(all->without.peak_bytes, all->with.peak_bytes, saved),
+                   extra_words(all, more));
   if (all->with.step_seconds > 0)
     tsr__emit_printf(e, TSR__PLAIN, "  a step takes about %s (%s to %s), and %s without it",
                      tsr__format_duration(all->with.step_seconds, time),
@@ -217,7 +233,6 @@ static void emit_effects(tsr__emitter *e, const tsr_run_plan_effects *all) {
     const tsr_run_plan_cost *so_far = &one->so_far;
     text name, peak = "-", saved = "-", alone = "-", more, time = "-";
     (void)snprintf(name, sizeof name, "%.40s", one->name);
-    (void)snprintf(more, sizeof more, "%.1f %%", extra_percent(so_far));
     if (so_far->is_possible) {
       tsr__format_size(so_far->peak_bytes, peak);
       tsr__format_duration(so_far->step_seconds, time);
@@ -226,8 +241,8 @@ static void emit_effects(tsr__emitter *e, const tsr_run_plan_effects *all) {
     }
     if (one->alone.is_possible) saved_text(all->without.peak_bytes, one->alone.peak_bytes, alone);
     tsr__emit_row(e, (tsr__cell[]){tsr__string(name), tsr__string(peak), tsr__string(saved),
-                                   tsr__string(more), tsr__string(time), tsr__string(alone),
-                                   tsr__string(one->name)});
+                                   tsr__string(extra_operations(so_far, more)), tsr__string(time),
+                                   tsr__string(alone), tsr__string(one->name)});
     emit_cost(e, "alone", &one->alone);
     emit_cost(e, "so_far", so_far);
     tsr__emit_row_end(e);
