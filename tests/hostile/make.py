@@ -614,7 +614,149 @@ def jsons():
         [b'{"action":"alloc","frames":[{"name":[{}]},[[]],{"filename":{"a":[1]}},7]}'] * 3000) + b']]}'
 
 
-# ---- 6. changes at random ----
+# ---- 6. lists of allocations in other programs' forms ----
+
+PAGE = 512
+COLUMNS = 'start, bytes, address, memoryOperationType, deviceId, correlationId, name'
+
+
+def big_varint(value):
+    """A number as SQLite writes it: seven bits a byte, the largest first."""
+    parts = [value & 127]
+    while value := value >> 7:
+        parts.append(value & 127 | 128)
+    return bytes(reversed(parts))
+
+
+def record(*values):
+    types = b''.join(big_varint(6 if isinstance(one, int) else 13 + 2 * len(one)) for one in values)
+    body = b''.join(struct.pack('>q', one) if isinstance(one, int) else one for one in values)
+    return big_varint(len(types) + 1) + types + body
+
+
+def leaf(cells, offset=0, count=None, at=None):
+    """A page with rows: its cells are at the end, unless `at` is where each is."""
+    page, end, places = bytearray(PAGE), PAGE, []
+    for cell in cells:
+        end -= len(cell)
+        page[end:end + len(cell)] = cell
+        places.append(end)
+    places = at or places
+    head = struct.pack('>BHHHB', 13, 0, len(places) if count is None else count, end, 0) + b''.join(struct.pack('>H', place) for place in places)
+    page[offset:offset + len(head)] = head
+    return bytes(page)
+
+
+def interior(children, right):
+    """A page that refers to others."""
+    page, end, places = bytearray(PAGE), PAGE, []
+    for child in children:
+        end -= 5
+        page[end:end + 5] = struct.pack('>IB', child, 1)
+        places.append(end)
+    head = struct.pack('>BHHHBI', 5, 0, len(places), end, 0, right) + b''.join(struct.pack('>H', place) for place in places)
+    return head + bytes(page[len(head):])
+
+
+def cell(row, number=1):
+    return big_varint(len(row)) + big_varint(number) + row
+
+
+def database(*pages, root=2, columns=COLUMNS, size=PAGE):
+    """A database with the table of allocations, whose pages follow the first."""
+    name = b'CUDA_GPU_MEMORY_USAGE_EVENTS'
+    row = record(b'table', name, name, root, b'CREATE TABLE ' + name + b' (' + columns.encode() + b')')
+    page = bytearray(leaf([cell(row)], 100))
+    page[:100] = b'SQLite format 3\0' + struct.pack('>HBBBBBB', size, 1, 1, 0, 64, 32, 32) + struct.pack('>I', 1) * 8 + bytes(44)
+    page[56:60] = struct.pack('>I', 1)
+    return bytes(page) + b''.join(pages)
+
+
+def databases():
+    row = record(1, 512, 4096, 0, 0, 1, b'x')
+    yield 'sqlite', database(leaf([cell(row)]))
+    yield 'sqlite-no-pages', database()
+    yield 'sqlite-root-0', database(leaf([cell(row)]), root=0)
+    yield 'sqlite-root-beyond', database(leaf([cell(row)]), root=1 << 40)
+    yield 'sqlite-circle', database(interior([2, 2], 2))
+    yield 'sqlite-circle-of-two', database(interior([3], 3), interior([2], 2))
+    yield 'sqlite-tree', database(interior([3] * 40, 3), leaf([cell(row)]))  # each of them once more
+    yield 'sqlite-deep', database(*[interior([], page + 3) for page in range(60)], leaf([cell(row)]))
+    yield 'sqlite-overlap', database(leaf([cell(row)], count=200, at=[PAGE - len(cell(row))] * 200))
+    yield 'sqlite-count', database(leaf([cell(row)], count=65535))
+    yield 'sqlite-cell-beyond', database(leaf([], at=[511, 65535, 510]))
+    yield 'sqlite-long', database(leaf([big_varint(1 << 40) + b'\1' + row + bytes(100)]))
+    yield 'sqlite-overflow', database(leaf([big_varint(1 << 30) + b'\1' + row + b'\0\0\0\2' * 100]), struct.pack('>I', 3) + bytes(PAGE - 4))
+    yield 'sqlite-type', database(bytes([10]) + leaf([])[1:])
+    yield 'sqlite-header', database(leaf([b'\x05\1\x7f\x06\x06\x06\x06']))
+    yield 'sqlite-varints', database(leaf([b'\xff' * 20]))
+    yield 'sqlite-texts', database(leaf([cell(record(b'a', b'b', b'c', b'd', b'e', b'f', b'g'))]))
+    yield 'sqlite-sizes', database(leaf([cell(record(1, -1, -4096, 0, 0, 0, b'')), cell(record(-1 << 63, -1 << 63, 0, 0, 0, 0, b'')),
+                                         cell(record((1 << 63) - 1, 0, -1, 1, 0, -1, b''))]))
+    yield 'sqlite-devices', database(leaf([cell(record(n, n, n, 0, 4000 + 60 * n, 0, b'')) for n in range(5)]))
+    yield 'sqlite-page-size', database(leaf([cell(row)]), size=700)
+    yield 'sqlite-page-size-1', database(leaf([cell(row)]), size=1)
+    yield 'sqlite-statement', database(leaf([cell(row)]), columns='/* "start')
+    yield 'sqlite-columns', database(leaf([cell(row)]), columns='"a" (((( , [start], `bytes` INT)')
+    yield 'sqlite-cut', database(leaf([cell(row)]))[:-1]
+    yield 'sqlite-header-alone', database()[:100]
+    yield 'sqlite-magic-alone', database()[:16]
+
+
+def tables():
+    yield 'csv-quote', b'action,bytes\nalloc,5\nalloc,"6'
+    yield 'csv-quote-in-header', b'action,bytes,"\nalloc,5'
+    yield 'csv-zeros', b'action,bytes\nalloc,\0\0\nalloc\0,5\n\0\n'
+    yield 'csv-long', b'action,bytes\n"' + b'a' * (2 << 20)
+    yield 'csv-wide', b'action,bytes' + b',x' * 5000 + b'\nalloc,1' + b',' * 5000 + b'\n'
+    yield 'csv-sums', b'action,bytes,address\n' + b''.join(b'alloc,18446744073709551614,%d\n' % n for n in range(5))
+    yield 'csv-totals', b'action,bytes,allocated_bytes,reserved_bytes\nalloc,1,18446744073709551614,1\nfree,1,0,18446744073709551614\nalloc,5,2,0\n'
+    yield 'csv-times', b'action,bytes,time_s\nalloc,1,9223372036\nalloc,1,9223372037\nalloc,1,-9223372036.854775807\nfree,1,.5\n'
+    yield 'csv-devices', b'action,bytes,device\nalloc,1,4095\nalloc,1,4096\nalloc,1,4294967293\nalloc,1,-1\nalloc,1,cpu\nalloc,1,host\n'
+    yield 'csv-controls', b'action,bytes,stack,"n\xc2\x9bte"\nalloc,1,f\x1b[31m (\x07:1),\n'
+    yield 'csv-columns-twice', b'action,action,bytes,size\nfree,alloc,1,2\n'
+
+
+def spell_varint(value):
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def field(number_of, value):
+    if isinstance(value, int):
+        return spell_varint(number_of << 3) + spell_varint(value)
+    return spell_varint(number_of << 3 | 2) + spell_varint(len(value)) + value
+
+
+def profiles():
+    space = field(1, field(1, 1) + field(2, 2))
+    texts = b''.join(field(6, one) for one in (b'', b'space', b'bytes', b'device', b'cuda:0', b'kind', b'x' * 100))
+
+    def sample(size, *places, label=4):
+        return field(2, field(1, b''.join(map(spell_varint, places))) + field(2, spell_varint(size)) + field(3, field(1, 3) + field(2, label)))
+
+    function, line = field(5, field(1, 1) + field(2, 1) + field(4, 2)), field(4, field(1, 1) + field(2, 7))
+    yield 'pprof', space + function + field(4, field(1, 1) + line) + sample(512, 1) + texts
+    yield 'pprof-nothing', space + texts
+    yield 'pprof-no-texts', space + sample(512)
+    yield 'pprof-cut', (space + function + texts)[:-3]
+    yield 'pprof-deep', space + function + field(4, field(1, 1) + line * 60) + sample(512, *[1] * 3000) + texts
+    yield 'pprof-lines', space + function + field(4, field(1, 1) + line * 5000) + sample(512, 1) + texts
+    yield 'pprof-sums', space + sample(1 << 60) + sample(1 << 60) + texts
+    yield 'pprof-negative', space + sample((1 << 64) - 5) + sample(7) + texts
+    yield 'pprof-labels', space + b''.join(sample(n + 1, label=n + 4) for n in range(5000)) + texts + b''.join(field(6, b'gpu:0 %d' % n) for n in range(5000))
+    yield 'pprof-counts', (field(1, field(1, 1) + field(2, 2)) + field(1, field(1, 3) + field(2, 4)) +
+                           field(2, field(2, spell_varint(1 << 60) + spell_varint(1 << 60))) +
+                           b''.join(field(6, one) for one in (b'', b'space', b'bytes', b'allocations', b'count')))
+    yield 'pprof-unknown', space + field(2, field(1, b'\5\6') + field(2, b'\7')) + field(4, field(1, 9)) + field(99, b'?') + texts
+    yield 'pprof-damaged', space + field(2, b'\xff' * 30) + texts
+    yield 'pprof-time', field(1, field(1, 1) + field(2, 2)) + field(6, b'') + field(6, b'cpu') + field(6, b'nanoseconds')
+
+
+# ---- 7. changes at random ----
 
 def mutations():
     """Anything may come of these but a crash, a hang and code that is executed."""
@@ -633,7 +775,7 @@ def mutations():
 
 GROUPS = {'exec': (execution_alone, execution_inside), 'structure': (structure, deep, bombs),
           'values': (values, contents, long_traces, longer_traces), 'end': (endings,), 'container': (containers,),
-          'json': (jsons,)}
+          'json': (jsons,), 'list': (databases, tables, profiles)}
 
 
 def cases(is_short):

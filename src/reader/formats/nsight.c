@@ -88,12 +88,11 @@ typedef struct nsight {
   TSR__VECTOR(place) places;
   TSR__VECTOR(range_end) ends;
   TSR__VECTOR(uint32_t) frames; /* scratch */
-  tsr__buffer name;             /* scratch */
   tsr__sqlite_table strings;
   bool has_strings;
   tsr__map string_of; /* number in StringIds -> string id */
   int64_t epoch_ns;
-  bool has_kinds;
+  bool has_kinds, has_cut_stacks;
   uint64_t allocations;
   uint64_t counted; /* rows since the memory was looked at */
 } nsight;
@@ -381,15 +380,19 @@ static int push_frame(nsight *n, uint32_t name, uint32_t file) {
   return 0;
 }
 
-/* The steps of a chain. */
+/* The steps of a chain. It is put together for each call, so one that is long for many calls is cut. */
 static int push_chain(nsight *n, int64_t chain) {
+  enum { FRAMES_MAX = 2048 };
   const uint64_t *first = tsr__map_find(&n->chains, (uint64_t)chain);
   int status = 0;
   if (!first || *first == TSR_NONE) return 0;
   for (size_t i = (size_t)*first; !status && i < n->steps.count && n->steps.items[i].chain == chain;
        i++) {
     uint32_t name, file;
-    if (n->frames.count >= n->assembler->limits.stack_depth) break;
+    if (n->frames.count >= FRAMES_MAX) {
+      n->has_cut_stacks = true;
+      break;
+    }
     status = find_string(n, n->steps.items[i].symbol, &name);
     if (!status) status = find_string(n, n->steps.items[i].module, &file);
     if (!status) status = push_frame(n, name, file);
@@ -521,6 +524,7 @@ static int take_range(void *context, int64_t row, const tsr__sqlite_value *value
 
 static int by_end(const void *a, const void *b) {
   const range_end *x = a, *y = b;
+  if (x->process != y->process) return x->process < y->process ? -1 : 1;
   return x->time_ns < y->time_ns ? -1 : x->time_ns > y->time_ns;
 }
 
@@ -530,15 +534,17 @@ static int64_t time_us(const nsight *n, int64_t time_ns) {
   return whole / 1000 - (whole % 1000 < 0);
 }
 
-static int add_annotation(nsight *n, uint32_t device, const range_end *e) {
-  tsr_text text = tsr_snapshot_string(n->builder->snapshot, e->name);
-  n->name.size = 0;
-  tsr__buffer_append(&n->name, text.data, text.size_bytes);
-  tsr__buffer_append(&n->name, "", 1);
-  if (n->name.failed || !tsr__builder_annotation(n->builder, device, time_us(n, e->time_ns),
-                                                 n->name.data, e->is_start))
-    return tsr__fail_memory(n->error);
-  return check_memory(n);
+/* The ranges of a process, as those of a device. `first` is by process. */
+static int add_ranges(nsight *n, const place *p, const size_t *first) {
+  for (size_t i = first[p->process]; i < first[p->process + 1]; i++) {
+    const range_end *e = &n->ends.items[i];
+    if (!tsr__builder_annotation_of(n->builder, p->device, time_us(n, e->time_ns), e->name,
+                                    e->is_start))
+      return tsr__fail_memory(n->error);
+    int status = check_memory(n);
+    if (status) return status;
+  }
+  return 0;
 }
 
 /* Ranges of a process are ranges of each device that it allocates on. */
@@ -547,16 +553,15 @@ static int read_ranges(nsight *n) {
   int status = scan_table(n, "NVTX_EVENTS", columns, 6, 3, take_range);
   if (status) return status;
   tsr__sort(n->ends.items, n->ends.count, sizeof *n->ends.items, by_end);
-  for (size_t k = 0; k < n->places.count; k++) {
-    const place *p = &n->places.items[k];
-    for (size_t i = 0; i < n->ends.count; i++) {
-      const range_end *e = &n->ends.items[i];
-      if (e->process != p->process || p->device >= TSR_DEVICE_CPU) continue;
-      status = add_annotation(n, p->device, e);
-      if (status) return status;
-    }
-  }
-  return 0;
+  size_t *first = TSR__NEW_ARRAY(size_t, n->processes.count + 1);
+  if (!first) return tsr__fail_memory(n->error);
+  for (size_t i = 0; i < n->ends.count; i++) first[n->ends.items[i].process + 1]++;
+  for (size_t i = 0; i < n->processes.count; i++) first[i + 1] += first[i];
+  for (size_t k = 0; !status && k < n->places.count; k++)
+    if (n->places.items[k].device < TSR_DEVICE_CPU)
+      status = add_ranges(n, &n->places.items[k], first);
+  tsr__free(first);
+  return status;
 }
 
 /* ---- all of it ---- */
@@ -591,6 +596,7 @@ static int add_rows(nsight *n, tsr__flat *flat) {
     if (status) return status;
     if (!tsr__flat_add(flat, &row)) return tsr__fail_memory(n->error);
   }
+  tsr__builder_warn_times(n->builder, TSR__WARN_TABLES_UNREADABLE, n->has_cut_stacks);
   tsr__builder_warn_times(n->builder, TSR__WARN_DRIVER_ONLY, n->allocations);
   return 0;
 }
@@ -624,7 +630,6 @@ static void release(nsight *n) {
   tsr__map_release(&n->chains);
   tsr__map_release(&n->process_of);
   tsr__map_release(&n->string_of);
-  tsr__buffer_release(&n->name);
   tsr__sqlite_release(&n->db);
   tsr__access_release(&n->access);
 }
