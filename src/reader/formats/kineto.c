@@ -414,7 +414,7 @@ static int finish(kineto *k) {
   uint32_t device = annotated_device(&k->flat);
   tsr__builder_record(b, "kineto");
   tsr__flat_sort(&k->flat);
-  int status = tsr__slices_join(&k->slices, &k->flat, k->j.error);
+  int status = tsr__slices_join(&k->slices, &k->flat, &k->j);
   for (size_t i = 0; i < k->flat.rows.count; i++)
     k->flat.rows.items[i].time_ns = add_base(k->flat.rows.items[i].time_ns, k->base_ns);
   if (!status) status = tsr__flat_finish(&k->flat, k->j.error);
