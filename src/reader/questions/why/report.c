@@ -415,6 +415,17 @@ static void append_held(tsr__buffer *out, const tsr_why_device *d) {
                        SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
 }
 
+/* Too little is in the file for a cause. */
+static void append_unknown(tsr__buffer *out, const tsr_why_device *d) {
+  if (d->is_flat)
+    tsr__buffer_printf(out, "%s were in use, %s reserved; what the device had left is not known.",
+                       SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
+  else
+    tsr__buffer_printf(
+        out, "What was cached is not known: %s were in use, and the file has segments of %s.",
+        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
+}
+
 /* The reason, in a line of at most 100 columns. */
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
@@ -456,17 +467,7 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
                        SIZE(d->lost_bytes));
     break;
   case TSR_WHY_OUTSIDE: append_held(out, d); break;
-  case TSR_WHY_UNKNOWN:
-    if (d->is_flat) {
-      tsr__buffer_printf(out, "%s were in use, %s reserved; what the device had left is not known.",
-                         SIZE(d->moment.totals.active_bytes),
-                         SIZE(d->moment.totals.reserved_bytes));
-      break;
-    }
-    tsr__buffer_printf(
-        out, "What was cached is not known: %s were in use, and the file has segments of %s.",
-        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
-    break;
+  case TSR_WHY_UNKNOWN: append_unknown(out, d); break;
   case TSR_WHY_LIMIT:
     tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
                           "process stood in the way.");
