@@ -776,6 +776,33 @@ def test_a_pool_of_which_the_program_tells(world, record, tmp_path):
     assert device["samples"]["unmapped_bytes"] == [3 * GIB, 0] and device["unmapped_from"] == "program"
 
 
+# ---- other devices, and pinned memory ----
+
+
+def test_a_device_that_nvml_does_not_know(record, tmp_path):
+    torch = fake_torch.install(device="xpu")
+    with record(tmp_path / "out") as recording:
+        train(type("W", (), {"torch": torch, "now_us": 0}), recording)
+    told, device = ledger_of(recording.files[0]), only_device(recording.files[0])
+    assert (told["nvml"], told["nvml_error"], told["period_ms"]) == (None, "NVML is for NVIDIA's cards", None)
+    assert texts(device)[-1] == "snapshot" and device["total_bytes"] == 85899345920
+    assert set(device["samples"]["total_used_bytes"]) == {85899345920 - 75161927680}
+
+
+@pytest.mark.parametrize("counters, wanted", [
+    ({"reserved_bytes": {"current": 7}, "allocated_bytes": {"current": 5}}, 7),
+    ({"allocated_bytes": {"all": {"current": 5}}}, 5),
+    ({"reserved_bytes": 3}, None),
+    ({}, None),
+])
+def test_pinned_memory(world, record, tmp_path, counters, wanted):
+    world.torch.cuda.memory.host_memory_stats_as_nested_dict = lambda: counters
+    with record(tmp_path / "out") as recording:
+        world.use_device()
+    told = ledger_of(recording.files[0])["host"]
+    assert (told["pinned_bytes"], told["samples"]["pinned_bytes"]) == (wanted, [wanted])
+
+
 # ---- libraries ----
 
 

@@ -396,7 +396,7 @@ class Ledger:
         self.mark(text, LASTING)
 
     def asleep(self, size_bytes: int, device: int | None) -> None:
-        """The program tells how much of PyTorch's reserved memory is not mapped from now on."""
+        """The program reports how much of PyTorch's reserved memory is not mapped from now on."""
         index = device
         if index is None and self.backend is not None:
             index = attempt(self.backend.current_device)
@@ -648,7 +648,7 @@ class Ledger:
                 grown -= sum(size or 0 for size in row.others.values()) - device.others_before
             device.context, device.context_source = max(0, grown), "first_use"
         else:
-            self._note_of(device, "context_bytes is not known: NVML tells no memory of this process, nor the card's before it")
+            self._note_of(device, "context_bytes is not known: NVML reports neither this process's memory nor the card's before its context")
         if device.context is not None and device.before is None and self.nvml is not None:
             self._note_of(device, "the device was in use when the recording began: context_bytes has what libraries held then")
 
@@ -797,7 +797,7 @@ class Ledger:
 
     @staticmethod
     def _pids(rows: list[Sample]) -> list[int | None]:
-        """Other processes, in the order in which they were seen. Beyond a limit the smallest are one, whose number is None."""
+        """Other processes, in the order in which they were seen. Beyond a limit, the smallest are added up under None."""
         largest: dict[int, int] = {}
         for row in rows:
             for pid, size in (row.others or {}).items():
