@@ -383,6 +383,26 @@ def test_a_graph_that_is_captured_is_not_disturbed(tmp_path, record, process):
         assert used[:-1] == [None] * (len(used) - 1) and used[-1] is not None
 
 
+def test_a_context_that_is_sampled_while_it_is_created(world, record, tmp_path):
+    with record(tmp_path / "out") as recording:
+        world.use_device()
+        world.context = 40 * MIB
+        world.write()
+        world.advance(0.05)
+        world.context = 450 * MIB
+        world.write()
+        world.advance(0.5)
+        world.alloc(40 * MIB)
+        world.advance(0.5)
+        world.rest = 100 * MIB  # what comes later is no context
+        world.write()
+        world.advance(0.5)
+    device = only_device(recording.files[0])
+    assert (device["context_bytes"], device["context_from"]) == (450 * MIB, "nvml")
+    assert len(texts(device)) == 4  # without the sample at which it was smaller
+    assert [reader.parts(device, at)["unaccounted"] for at in range(4)] == [0, 0, 100 * MIB, 100 * MIB]
+
+
 # ---- NVML of many kinds ----
 
 
@@ -809,6 +829,7 @@ def test_pinned_memory(world, record, tmp_path, counters, wanted):
 def test_the_first_use_of_a_library(world, record, tmp_path):
     with record(tmp_path / "out") as recording:
         world.use_device()
+        world.alloc(40 * MIB)
         world.advance(0.05)
         world.load_library("cudnn", 200 * MIB)
         world.advance(0.5)
