@@ -104,15 +104,17 @@ def main():
     timed(step, 5)
     kinds = {'no recording': None, '`card=False`': {'card': False}, 'with the ledger': {}}
     times, told = {name: [] for name in kinds}, []
-    for _ in range(options.rounds):
-        for name, how in kinds.items():
+    for number in range(options.rounds):
+        order = list(kinds)[number % 3 :] + list(kinds)[: number % 3]
+        for name in order:
+            how = kinds[name]
             if how is None:
-                times[name].append(statistics.median(timed(step, options.steps)))
+                times[name] += timed(step, options.steps)
                 continue
             processor_time[0] = 0.0
             with world.capture.record(folder.name + '/out', quiet=True, signal=None, **how) as recording:
                 recording.watch(model, optimizer)
-                times[name].append(statistics.median(timed(step, options.steps)))
+                times[name] += timed(step, options.steps)
                 ledger = world.card.ledger
                 if ledger.users:
                     spent, elapsed = ledger._for_marks.spent + ledger._for_timer.spent, time.monotonic() - ledger._for_marks.began
@@ -120,9 +122,10 @@ def main():
     commit = subprocess.run(['git', '-C', str(ROOT), 'log', '-1', '--format=%h'], stdout=subprocess.PIPE, text=True, check=False)
     print(f'{datetime.date.today()}, {processor()}, PyTorch {torch.__version__}, {commit.stdout.strip()}; '
           f'{options.rounds} rounds of {options.steps} steps, each call of NVML {options.cost} µs more\n')
-    print('| | median step (ms), least of rounds | over all rounds |\n|---|---|---|')
+    print('| | step (ms): median | first decile | least |\n|---|---:|---:|---:|')
     for name, found in times.items():
-        print(f'| {name} | {min(found):.2f} | {" ".join(f"{one:.2f}" for one in found)} |')
+        tenth = statistics.quantiles(found, n=10)[0]
+        print(f'| {name} | {statistics.median(found):.2f} | {tenth:.2f} | {min(found):.2f} |')
     print()
     for spent, elapsed, taken, skipped, cost in told:
         print(f'sampling took {1e3 * spent:.1f} ms of {elapsed:.1f} s ({100 * spent / elapsed:.3f} %), '

@@ -344,7 +344,7 @@ def _recorded(path: str) -> Generator[None, Any, Any]:
     size = os.environ.get("TESSERA_RECORD_MAX_ENTRIES", "")
     entries = int(size) if re.fullmatch("[1-9][0-9]*", size) else 1_000_000
     with _capture.record(
-        path, quiet=True, explain=False, signal=None, on_oom=False, max_entries=entries
+        path, quiet=True, explain=False, signal=None, on_oom=False, max_entries=entries, card=False
     ):
         outcome = yield
     return outcome

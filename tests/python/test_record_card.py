@@ -383,6 +383,26 @@ def test_a_graph_that_is_captured_is_not_disturbed(tmp_path, record, process):
         assert used[:-1] == [None] * (len(used) - 1) and used[-1] is not None
 
 
+def test_a_context_that_is_sampled_while_it_is_created(world, record, tmp_path):
+    with record(tmp_path / "out") as recording:
+        world.use_device()
+        world.context = 40 * MIB
+        world.write()
+        world.advance(0.05)
+        world.context = 450 * MIB
+        world.write()
+        world.advance(0.5)
+        world.alloc(40 * MIB)
+        world.advance(0.5)
+        world.rest = 100 * MIB  # what comes later is no context
+        world.write()
+        world.advance(0.5)
+    device = only_device(recording.files[0])
+    assert (device["context_bytes"], device["context_from"]) == (450 * MIB, "nvml")
+    assert len(texts(device)) == 4  # without the sample at which it was smaller
+    assert [reader.parts(device, at)["unaccounted"] for at in range(4)] == [0, 0, 100 * MIB, 100 * MIB]
+
+
 # ---- NVML of many kinds ----
 
 
@@ -776,12 +796,40 @@ def test_a_pool_of_which_the_program_tells(world, record, tmp_path):
     assert device["samples"]["unmapped_bytes"] == [3 * GIB, 0] and device["unmapped_from"] == "program"
 
 
+# ---- other devices, and pinned memory ----
+
+
+def test_a_device_that_nvml_does_not_know(record, tmp_path):
+    torch = fake_torch.install(device="xpu")
+    with record(tmp_path / "out") as recording:
+        train(type("W", (), {"torch": torch, "now_us": 0}), recording)
+    told, device = ledger_of(recording.files[0]), only_device(recording.files[0])
+    assert (told["nvml"], told["nvml_error"], told["period_ms"]) == (None, "NVML is for NVIDIA's cards", None)
+    assert texts(device)[-1] == "snapshot" and device["total_bytes"] == 85899345920
+    assert set(device["samples"]["total_used_bytes"]) == {85899345920 - 75161927680}
+
+
+@pytest.mark.parametrize("counters, wanted", [
+    ({"reserved_bytes": {"current": 7}, "allocated_bytes": {"current": 5}}, 7),
+    ({"allocated_bytes": {"all": {"current": 5}}}, 5),
+    ({"reserved_bytes": 3}, None),
+    ({}, None),
+])
+def test_pinned_memory(world, record, tmp_path, counters, wanted):
+    world.torch.cuda.memory.host_memory_stats_as_nested_dict = lambda: counters
+    with record(tmp_path / "out") as recording:
+        world.use_device()
+    told = ledger_of(recording.files[0])["host"]
+    assert (told["pinned_bytes"], told["samples"]["pinned_bytes"]) == (wanted, [wanted])
+
+
 # ---- libraries ----
 
 
 def test_the_first_use_of_a_library(world, record, tmp_path):
     with record(tmp_path / "out") as recording:
         world.use_device()
+        world.alloc(40 * MIB)
         world.advance(0.05)
         world.load_library("cudnn", 200 * MIB)
         world.advance(0.5)

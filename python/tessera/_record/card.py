@@ -156,7 +156,7 @@ class Device:
         self.communicators: list[Communicator] = []
         self.rows: list[Sample] = []
         self.notes: list[str] = []
-        self.is_new = True
+        self.is_new = True  # its context may still be created
 
     def add(self, row: Sample) -> bool:
         """Appends a sample; returns whether samples had to be dropped."""
@@ -396,7 +396,7 @@ class Ledger:
         self.mark(text, LASTING)
 
     def asleep(self, size_bytes: int, device: int | None) -> None:
-        """The program tells how much of PyTorch's reserved memory is not mapped from now on."""
+        """The program reports how much of PyTorch's reserved memory is not mapped from now on."""
         index = device
         if index is None and self.backend is not None:
             index = attempt(self.backend.current_device)
@@ -635,21 +635,29 @@ class Ledger:
             row.unmapped, device.unmapped_source = min(row.reserved, missing), "nvml"
 
     def _find_context(self, device: Device, row: Sample) -> None:
-        """At a device's first sample: what this process holds there besides."""
+        """What this process holds of a device besides, up to the first sample at which PyTorch has memory: while a context is
+        created, it is smaller."""
         if not device.is_new or row.reserved is None:
             return
-        device.is_new = False
-        known = (row.reserved or 0) - (row.unmapped or 0) + sum(one.bytes or 0 for one in device.communicators)
+        device.is_new = row.reserved == 0
+        known = row.reserved - (row.unmapped or 0) + sum(one.bytes or 0 for one in device.communicators)
+        found = None
         if row.process is not None:
-            device.context, device.context_source = max(0, row.process - known), "nvml"
+            found, source = row.process - known, "nvml"
         elif row.used is not None and device.before is not None:
-            grown = row.used - device.before - known
+            found, source = row.used - device.before - known, "first_use"
             if row.others is not None and device.others_before is not None:
-                grown -= sum(size or 0 for size in row.others.values()) - device.others_before
-            device.context, device.context_source = max(0, grown), "first_use"
-        else:
-            self._note_of(device, "context_bytes is not known: NVML tells no memory of this process, nor the card's before it")
-        if device.context is not None and device.before is None and self.nvml is not None:
+                found -= sum(size or 0 for size in row.others.values()) - device.others_before
+        if found is None:
+            if not device.is_new and device.context is None:
+                text = "NVML reports neither this process's memory nor the card's before its context"
+                self._note_of(device, "context_bytes is not known: " + text)
+            return
+        if device.context is not None and found > device.context:
+            device.rows = [one for one in device.rows if one.kind != TIMER or one.reserved]  # from its creation
+        if device.context is None or found > device.context:
+            device.context, device.context_source = max(0, found), source
+        if device.before is None and self.nvml is not None:
             self._note_of(device, "the device was in use when the recording began: context_bytes has what libraries held then")
 
     def _sample_host(self, now: int, kind: int) -> None:
@@ -797,7 +805,7 @@ class Ledger:
 
     @staticmethod
     def _pids(rows: list[Sample]) -> list[int | None]:
-        """Other processes, in the order in which they were seen. Beyond a limit the smallest are one, whose number is None."""
+        """Other processes, in the order in which they were seen. Beyond a limit, the smallest are added up under None."""
         largest: dict[int, int] = {}
         for row in rows:
             for pid, size in (row.others or {}).items():

@@ -1,8 +1,8 @@
 """The memory of communicators: NCCL's buffers, for each process group on each device.
 
-From PyTorch 2.12 and NCCL 2.29.7 on, a group's backend tells it itself (`memory_stats()`): "persist" bytes that stay and "suspend" bytes
-that are released while "suspended" is 1. Otherwise a communicator is as large as what the card held more after the
-group's first call of each collective than before it: NCCL allocates in the calling thread.
+From PyTorch 2.12 and NCCL 2.29.7 on, a group's backend reports it (`memory_stats()`): "persist" bytes that stay, "suspend" bytes
+that are released while "suspended" is 1, and "total", the sum of both, which suspending does not change. Otherwise a communicator's size is
+how much more the card holds after the group's first call of each collective than before it: NCCL allocates in the calling thread.
 
 The calls of a program are seen because the methods of ProcessGroup are wrapped while something is recorded. The
 functions of torch.distributed are not: torch.compile recognises them by identity. What C++ calls (DDP's reducer, functional
@@ -259,7 +259,7 @@ class Groups:
         held.bytes = (held.bytes or 0) + size
 
     def _ask(self, group: Any, known: _Group, ledger: Ledger) -> bool:
-        """Asks the backend what its communicator holds; returns whether it told."""
+        """Asks the backend what its communicator holds; returns whether it had an answer."""
         if known.has_stats is False:
             return False
         device = attempt(self._device)
@@ -298,7 +298,7 @@ class Groups:
 
     @staticmethod
     def _number(group: Any) -> int:
-        """How many collectives the group has run; 0 if it does not tell."""
+        """How many collectives the group has run; 0 if that is unknown."""
         number = attempt(getattr(group, "_get_sequence_number_for_group", None), default=0)
         return number if isinstance(number, int) else 0
 

@@ -5,9 +5,9 @@ loaded with ctypes, from the driver's own libnvidia-ml.so.1 or from the file tha
 
 What differs between drivers:
 
-    memory       since R510 a second version of the call tells the driver's own memory, `reserved`, apart. total = reserved + used + free
+    memory       since R510 a second version of the call separates the driver's own memory, `reserved`. total = reserved + used + free
     processes    three versions of the call. The first has entries of 16 bytes (pid, bytes), the others of 24 (and two numbers of a MIG
-                 instance); some drivers of R535 write 32, which is seen by what they write behind the last entry of 24
+                 instance); some drivers of R535 write 32, which is recognised by what they write after the last entry of 24
     bytes        all ones mean "not available": Windows, and vGPUs
 
 In a container with process numbers of its own, NVML reports nothing, or the numbers of the host: `Processes.is_translated` is False then.
@@ -47,7 +47,7 @@ class Memory(NamedTuple):
 
     total: int
     free: int
-    reserved: int | None  # by the driver; None: it does not tell
+    reserved: int | None  # by the driver; None: unknown
 
 
 def _file() -> str:
@@ -251,7 +251,7 @@ def _by_prefix(nvml: Nvml, cards: list[ctypes.c_void_p], prefix: str) -> ctypes.
 def _by_index(
     nvml: Nvml, cards: list[ctypes.c_void_p], index: int, environment: Mapping[str, str]
 ) -> ctypes.c_void_p:
-    """CUDA counts cards from the fastest on unless it is told to go by PCI address, as NVML does."""
+    """CUDA counts cards from the fastest on unless CUDA_DEVICE_ORDER says PCI_BUS_ID, which is NVML's order."""
     if not 0 <= index < len(cards):
         raise Unusable(f"NVML has {len(cards)} cards, and this is number {index}")
     is_ordered = environment.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
@@ -263,7 +263,7 @@ def _by_index(
 def find_card(
     nvml: Nvml, index: int, uuid: str | None, environment: Mapping[str, str] | None = None
 ) -> ctypes.c_void_p:
-    """The handle of PyTorch's device `index`, whose identifier PyTorch may know. Raises Unusable if it is not certain which it is."""
+    """The handle of PyTorch's device `index`; `uuid` is what PyTorch calls it, if it does. Raises Unusable if the card is not certain."""
     environment = os.environ if environment is None else environment
     visible = _visible(environment)
     entry = visible[index] if visible is not None and index < len(visible) else None
