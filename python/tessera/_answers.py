@@ -1024,6 +1024,7 @@ class WhatifDevice(Device):
     recorded_peak_reserved_bytes: int
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
+    outside_bytes: Optional[int]
     runs: Tuple[Run, ...]
     segments_recorded: int
     segments_reproduced: int

@@ -376,11 +376,13 @@ class Snapshot:
                          source=(os.fspath(path), text), **more)
 
     def whatif(self, *settings: str, capacity: Union[None, int, str] = None,
-               device: Devices = None, top: int = 10, **more: Any) -> _answers.Whatif:
+               device: Devices = None, top: int = 10, outside: Optional[str] = None,
+               **more: Any) -> _answers.Whatif:
         """What would other allocator settings ('expandable_segments:True'), or a card with another
-        `capacity` (bytes, or '24GiB'), have done?"""
+        `capacity` (bytes, or '24GiB'), have done? Of the capacity, `outside` is not PyTorch's: a size, or
+        'auto', what the sidecar shows."""
         return self._ask('whatif', _answers.Whatif, device, top, settings=list(settings) or None,
-                         capacity=capacity, **more)
+                         capacity=capacity, outside=outside, **more)
 
     def pools(self, event: Optional[int] = None, *, device: Devices = None, top: int = 10,
               **more: Any) -> _answers.Pools:

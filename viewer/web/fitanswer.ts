@@ -21,6 +21,7 @@ export interface Device {
   peak: Moment;
   gpu: string | null;
   step_time_us: number | null;
+  outside: { pytorch_bytes: number | null } | null;
   message?: string;
   categories: { name: string; bytes: number }[];
   phases: { name: string; allocated_bytes: number; step: number; op: string }[];
@@ -64,20 +65,21 @@ const saved = (bytes: number): string => (bytes < 0 ? `${MINUS}${size(-bytes)}` 
 
 const theme = (): Theme => (document.documentElement.dataset.theme === 'dark' ? 'dark' : 'light');
 
-// What is taken of a card besides PyTorch's share, at most (docs/web.md).
+// What is taken of a card besides PyTorch's share, at most, where that is not counted (docs/plan.md).
 const OUTSIDE_BYTES = 0.8 * (1 << 30);
 
 // What the answer says first. `whole` is the run on a card without a limit, where the run on the card ended early.
 export function verdictOf(run: Device, whole: Device | undefined): { text: string; kind: 'good' | 'alarm' | 'plain' } {
   const needs = (of: Device) => `It needs ${size(of.peak_reserved_bytes)}, of which ${size(of.peak.allocated_bytes)} are allocated.`;
   if (run.capacity_bytes === null) return { text: `${needs(run)} Choose a card (gpu), or type its memory (capacity).`, kind: 'plain' };
-  const card = size(run.capacity_bytes);
-  const left = run.capacity_bytes - run.peak_reserved_bytes;
-  if (run.fits && left < OUTSIDE_BYTES)
+  const share = run.outside?.pytorch_bytes ?? run.capacity_bytes;
+  const card = share < run.capacity_bytes ? `${size(run.capacity_bytes)}, of which PyTorch can have ${size(share)}` : size(run.capacity_bytes);
+  const left = share - run.peak_reserved_bytes;
+  if (run.fits && !run.outside && left < OUTSIDE_BYTES)
     return { text: `Fits in ${card} barely: ${size(left)} are left, and the driver and the CUDA context take 0.3 to 0.8 GiB of a card. ${needs(run)}`, kind: 'plain' };
   if (run.fits) return { text: `Fits in ${card}: ${size(left)} are left. ${needs(run)}`, kind: 'good' };
   if (!whole) return { text: `Does not fit in ${card}.`, kind: 'alarm' };
-  const lacks = whole.peak_reserved_bytes - run.capacity_bytes;
+  const lacks = whole.peak_reserved_bytes - share;
   return { text: `Does not fit in ${card}: ${lacks > 0 ? `${size(lacks)} are missing. ` : ''}${needs(whole)}`, kind: 'alarm' };
 }
 

@@ -24,6 +24,9 @@ typedef struct tsr_whatif_options {
   /* Memory of the card that PyTorch may use; 0 = what it had, if the trace ran out of memory, and
    * otherwise unlimited. */
   uint64_t capacity_bytes;
+  /* Of capacity_bytes, what the process holds outside of PyTorch's allocator: this, or what the snapshot's sidecar has of each device. */
+  uint64_t outside_bytes;
+  bool is_outside_recorded;
 } tsr_whatif_options;
 
 /* The trace under one configuration. */
@@ -65,7 +68,9 @@ typedef struct tsr_whatif_device {
   uint64_t recorded_oom_count;
   /* What PyTorch had at the last oom event: reserved, or free on the device. 0 without one. */
   uint64_t recorded_capacity_bytes;
-  uint64_t capacity_bytes;   /* that the runs had: as given, or the above; 0 = unlimited */
+  uint64_t
+      capacity_bytes; /* that the runs had: as given, less the next, or the above; 0 = unlimited */
+  uint64_t outside_bytes;    /* of the capacity that was given, not PyTorch's */
   bool is_capacity_inferred; /* it is the above */
   tsr_whatif_run *runs;      /* best first: those that fit, by peak reserved */
   size_t run_count;

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "columns/tables.h"
@@ -285,6 +287,24 @@ typedef struct whatif_question {
   tsr__patience *patience;
 } whatif_question;
 
+/* What the runs have of the card. */
+static int find_capacity(const tsr_snapshot *snapshot, const tsr_whatif_options *options,
+                         tsr_whatif_device *out, tsr_error *error) {
+  uint64_t given = options->capacity_bytes, outside = options->outside_bytes;
+  char size[TSR__FORMAT_BYTES], all[TSR__FORMAT_BYTES];
+  if (options->is_outside_recorded)
+    outside = tsr_snapshot_card(snapshot, out->device).outside_bytes;
+  if (given && outside >= given)
+    return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
+                     "%s outside of PyTorch leave nothing of %s", tsr__format_size(outside, size),
+                     tsr__format_size(given, all));
+  out->outside_bytes = given ? outside : 0;
+  out->capacity_bytes = given - out->outside_bytes;
+  out->is_capacity_inferred = !given && out->recorded_oom_count;
+  if (out->is_capacity_inferred) out->capacity_bytes = out->recorded_capacity_bytes;
+  return 0;
+}
+
 static int describe(tsr_study *study, const tsr_whatif_options *options,
                     const whatif_question *question, tsr_whatif_device *out, tsr_error *error) {
   const tsr__timeline *timeline;
@@ -299,10 +319,8 @@ static int describe(tsr_study *study, const tsr_whatif_options *options,
                                    ? TSR_TIME_NONE
                                    : timeline->events.time_us[timeline->allocated_event];
   note_recorded_oom(timeline, out);
-  out->capacity_bytes = options->capacity_bytes;
-  out->is_capacity_inferred = !options->capacity_bytes && out->recorded_oom_count;
-  if (out->is_capacity_inferred) out->capacity_bytes = out->recorded_capacity_bytes;
-  status = run_all(timeline, options, question->patience, out, error);
+  status = find_capacity(tsr_study_snapshot(study), options, out, error);
+  if (!status) status = run_all(timeline, options, question->patience, out, error);
   if (!status) status = list_holders(study, timeline, question->top, out, error);
   if (!status && !(out->warnings = tsr__copy_warnings(timeline, &out->warning_count)))
     status = tsr__fail_memory(error);

@@ -73,6 +73,10 @@ static const tsr_record device = {
                    "`option`, as given; `out_of_memory`, what PyTorch had when the recorded run "
                    "failed",
                    .is_nullable = true),
+        TSR__FIELD(BYTES, "outside_bytes",
+                   "of `--capacity`, what is outside of PyTorch's allocator; null if nothing is "
+                   "counted",
+                   .is_nullable = true),
         TSR__LIST(run, "runs",
                   "one per configuration; first those that fit, by reserved bytes; then the rest, "
                   "those that run out latest first"),

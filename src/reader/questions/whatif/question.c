@@ -1,4 +1,6 @@
 /* question.c - the row of "whatif": what would other settings, or another card, have done? */
+#include <string.h>
+
 #include "questions/reports.h"
 #include "questions/shared/row.h"
 
@@ -13,13 +15,32 @@ static const tsr_parameter parameters[] = {
              "ran out of memory, otherwise unlimited).",
      .advice = "Memory of another card, such as 24GiB, to learn whether the job fits. Default: "
                "what PyTorch had if it ran out of memory, otherwise unlimited."},
+    {.name = "outside",
+     .kind = TSR_PARAMETER_TEXT,
+     .argument = "SIZE",
+     .example = "1GiB",
+     .help =
+         "Of --capacity, what the process holds outside of PyTorch's allocator: CUDA's context, "
+         "libraries, NCCL. A size; auto, what the snapshot's sidecar shows; or none (default)."},
 };
+
+static int read_outside(const tsr_params *params, tsr_whatif_options *how, tsr_error *error) {
+  const char *text = tsr_params_text(params, "outside");
+  if (!text || strcmp(text, "none") == 0) return 0;
+  if (!how->capacity_bytes) return tsr_params_fail(params, error, "{=outside} needs {capacity}");
+  how->is_outside_recorded = strcmp(text, "auto") == 0;
+  if (how->is_outside_recorded || tsr_size_parse(text, &how->outside_bytes)) return 0;
+  return tsr_params_fail(params, error,
+                         "{=outside} takes a size such as 1.5GiB, auto or none, not '%.40s'", text);
+}
 
 static int ask(const tsr__asked *asked, void **out, tsr_error *error) {
   tsr_whatif_options how = {.capacity_bytes = tsr_params_count(asked->params, "capacity")};
   tsr_whatif *whatif = NULL;
   how.settings = tsr_params_settings(asked->params, "settings", &how.setting_count);
-  int status = tsr_whatif_compute(asked->studies[0], &how, asked->query, &whatif, error);
+  int status = read_outside(asked->params, &how, error);
+  if (status == 0)
+    status = tsr_whatif_compute(asked->studies[0], &how, asked->query, &whatif, error);
   if (status == 0) *out = whatif;
   return status;
 }

@@ -290,6 +290,18 @@ static void emit_capacity(tsr__emitter *emitter, const tsr_whatif_device *device
   tsr__emit_field(emitter, "capacity_from", NULL,
                   !bytes ? tsr__nothing()
                          : tsr__string(device->is_capacity_inferred ? "out_of_memory" : "option"));
+  uint64_t outside = device->outside_bytes;
+  tsr__emit_field(emitter, "outside_bytes", NULL, outside ? tsr__bytes(outside) : tsr__nothing());
+}
+
+/* What of the card is not PyTorch's. */
+static void print_outside(tsr__emitter *emitter, const tsr_whatif_device *device) {
+  char all[TSR__FORMAT_BYTES], outside[TSR__FORMAT_BYTES];
+  if (device->outside_bytes)
+    tsr__emit_printf(
+        emitter, TSR__PLAIN, "  of %s, %s are outside of PyTorch",
+        tsr__format_size(tsr__sum_u64(device->capacity_bytes, device->outside_bytes), all),
+        tsr__format_size(device->outside_bytes, outside));
 }
 
 static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *device) {
@@ -302,6 +314,7 @@ static void emit_device(tsr__stack_printer *printer, const tsr_whatif_device *de
                             NULL,
                             device->event_count};
   print_verdict(emitter, device);
+  print_outside(emitter, device);
   tsr__emit_object(emitter, NULL);
   tsr__emit_field(emitter, "device", NULL, tsr__device(device->device));
   tsr__emit_field(emitter, "events", NULL, tsr__count(device->event_count));
