@@ -90,6 +90,7 @@ class Allocator:
             self.places.setdefault(size, []).append(address)
         self.has_places, self.next, self.next_range = bool(places), OWN if places else RECORDED, RANGES
         self.made = []  # (size, address) of segments
+        self.given_back = {}  # addresses of segments that were released, by size: the driver hands them out again
         self.in_use = set()  # private pools
         self.stack = None
 
@@ -161,6 +162,8 @@ class Allocator:
                    for segment in self.segments):
                 return address
             break
+        if not self.has_places and self.given_back.get(size):
+            return self.given_back[size].pop()
         self.next += size
         return self.next - size
 
@@ -243,6 +246,7 @@ class Allocator:
             if not segment.is_range:
                 if all(block.state == 'free' for block in segment.blocks):
                     self.segments.remove(segment)
+                    self.given_back.setdefault(segment.blocks[0].size, []).append(segment.address)
                     self.event('segment_free', segment.address, segment.blocks[0].size, segment.key)
                     released = True
                 continue
@@ -363,11 +367,14 @@ class Job:
         pick = self.random
         setup = [self.take(self.size(), self.line(*MAIN, at(10 + i), ('__init__', '/work/model.py', 5 + i))) for i in range(pick.randrange(2, 6))]
         pools = [(n + 1, 0) for n in range(pick.randrange(0, 3))] + [(0, n + 1) for n in range(pick.randrange(0, 3))]
-        kept = []
-        for pool in pools:
-            self.capture(pool, kept)
+        kept, captured = [], []
         for step in range(pick.randrange(3, 7)):
-            self.step(step, kept, pools)
+            for pool in pools[len(captured):]:
+                if step and pick.random() < 0.5:
+                    break
+                self.capture(pool, kept)
+                captured.append(pool)
+            self.step(step, kept, captured)
             if pick.random() < 0.25:
                 self.poll()
                 self.requests.append(('empty',))

@@ -5,9 +5,10 @@ import pickle
 
 from pooled import DEFAULT, MIB, Allocator, Job, frames_of, measure, name_of, snapshot_of
 from runs import CALL, MAIN, at
-from support import cases, expect, real
+from support import HERE, cases, expect, real
 
 SEEDS = range(1, 301) if os.environ.get('TESSERA_WHOLE') else range(1, 9)
+GPU = HERE / 'gpu'  # recorded on a card
 SUMS = ('reserved_bytes', 'used_bytes', 'pinned_bytes', 'releasable_bytes', 'kept_bytes')
 
 
@@ -137,7 +138,7 @@ def test_late(tessera, work, seed):
     expect('pools', set(pools) <= {key_of(row) for row in device['pools']}, True)
 
 
-@cases('path', real('*.pickle', '*.html'))
+@cases('path', [*real('*.pickle', '*.html'), *sorted(GPU.glob('*.pickle.xz'))])
 def test_real(tessera, path):
     """Sums agree with each other and with what `at` says, which counts in another way."""
     answer = tessera.json('pools', '--top', '0', path)
@@ -159,6 +160,18 @@ def test_real(tessera, path):
             for pool in then['private_pools']:
                 expect('private', pool['reserved_bytes'], sum(row['reserved_bytes'] for row in device['pools']
                                                               if row['pool'] == pool['pool'] and row['stream'] == pool['stream']))
+
+
+@cases('file', ['graphs', 'expandable-graphs'], str)
+def test_graphs(tessera, file):
+    """A graph and a MemPool of a real run, whose segments have addresses that other memory had before."""
+    device = tessera.device('pools', GPU / f'{file}.pickle.xz')
+    private = {(tuple(row['pool']), row['size']): row for row in device['pools'] if row['pool'] != [0, 0]}
+    expect('pools', {key: row['kind'] for key, row in private.items()},
+           {((0, 1), 'large'): 'handle', ((1, 0), 'large'): 'graph', ((1, 0), 'small'): 'graph'})
+    lines = {key: [frame['line'] for frame in row['frames'] if frame['file'].endswith('/gpu.py')] for key, row in private.items()}
+    expect('the line that captures, and that of the MemPool', [lines[(1, 0), 'large'][-3], lines[(1, 0), 'small'][-3], lines[(0, 1), 'large'][0]],
+           [212, 212, 218])
 
 
 def sidecar_of(path, card):

@@ -865,6 +865,30 @@ test('a view is sent by its address', async () => {
   await close(broken);
 });
 
+/** The page's sums by pool, of plain and of expandable memory together. */
+function byPool(sums) {
+  const out = {};
+  for (const [name, { reserved, free }] of Object.entries(sums)) {
+    const one = (out[name.replace(', expandable', '')] ??= { reserved: 0, free: 0 });
+    one.reserved += reserved;
+    one.free += free;
+  }
+  return Object.fromEntries(Object.entries(out).sort());
+}
+
+/** The same as the command has it, which tells streams apart. */
+function poolsThen(file, event, track) {
+  const out = {};
+  for (const pool of JSON.parse(tessera('pools', '--json', '--event', `${event}`, file)).devices[track].pools) {
+    if (!pool.reserved_bytes) continue;
+    const id = pool.pool.some(Boolean) ? `pool (${pool.pool.join(', ')})` : 'default pool';
+    const one = (out[`${id}, ${pool.size}`] ??= { reserved: 0, free: 0 });
+    one.reserved += pool.reserved_bytes;
+    one.free += pool.reserved_bytes - pool.used_bytes;
+  }
+  return Object.fromEntries(Object.entries(out).sort());
+}
+
 test('what segments hold and waste is what the command says', async () => {
   const names = ['train-late-recording.pickle', 'private-pools-no-trace.pickle', 'two-devices-no-trace.pickle', 'train-lm-small.pickle', 'synthetic-mosaic-sample.pickle'];
   for (const file of [main, plan.made.graphs, plan.made.waves, ...names.map(real).filter(Boolean)]) {
@@ -876,6 +900,8 @@ test('what segments hold and waste is what the command says', async () => {
     expect(`waste in ${basename(file)}`, await page.evaluate('tessera.waste()'),
       { lost: rounding + tails, inUsed: fragmentation.free_block_bytes, whole: fragmentation.free_segment_bytes, largest: fragmentation.largest_free_bytes });
     check('reserved is told', peak.reserved_bytes > 0);
+    expect(`pools in ${basename(file)}`, byPool(await page.evaluate('tessera.poolSums()')), poolsThen(file, peak.event, track));
+    if (file === plan.made.graphs) await shoot(page, 'pools');
     const text = await page.locator('.segments .tab-bar').innerText();
     for (const word of ['segments', 'free, in segments in use', 'free, whole segments', 'lost to rounding and tails', 'largest free block'])
       check(`${word}, in '${text}'`, text.includes(word));

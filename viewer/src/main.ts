@@ -239,6 +239,8 @@ function hook(app: App, page: Page): object {
     },
     segments: () => page.segments.drawn(),
     waste: () => page.segments.waste(),
+    /** By name of a pool of blocks, at the chosen moment. */
+    poolSums: () => Object.fromEntries(page.segments.pools()),
     drawn: (track: number) => page.timeline.tracks[track]!.drawnHead(),
     isWaiting: () => app.isWaiting,
     frames: () => page.timeline.frameTimes,

@@ -31,6 +31,38 @@ interface Waste {
   largest: number;
 }
 
+/** A pool of blocks: an id, a size class, and whether it is expandable. */
+const poolOf = ({ span }: Box) => `${span.pool}, ${span.isLarge ? 'large' : 'small'}${span.isExpandable ? ', expandable' : ''}`;
+
+interface PoolSums {
+  reserved: number;
+  free: number;
+}
+
+/** What of a segment holds nothing: the rules are those of `tessera at`. */
+function wasteIn(device: Device, { span, blocks }: Box): Waste {
+  const { at, bytes } = span;
+  if (!blocks.length) return { lost: 0, inUsed: 0, whole: bytes, largest: bytes };
+  const waste = { lost: 0, inUsed: 0, whole: 0, largest: 0 };
+  const keepsTails = span.isLarge && !span.isExpandable;
+  let end = at;
+  const gap = (to: number) => {
+    if (to <= end) return;
+    if (keepsTails && end > at && to - end <= TAIL) {
+      waste.lost += to - end;
+      return;
+    }
+    waste.inUsed += to - end;
+    waste.largest = Math.max(waste.largest, to - end);
+  };
+  for (const a of blocks) {
+    gap(Number(device.address(a)));
+    end = Math.max(end, Number(device.address(a)) + device.block(a));
+  }
+  gap(at + bytes);
+  return waste;
+}
+
 export class Segments {
   readonly element: HTMLElement;
   private readonly canvas = h('canvas', { role: 'img', tabindex: 0 });
@@ -74,37 +106,32 @@ export class Segments {
     this.boxes.sort((a, b) => pool(a).localeCompare(pool(b)) || b.span.bytes - a.span.bytes || a.span.at - b.span.at);
   }
 
-  /** Reserved memory that holds nothing, by cause: the rules are those of `tessera at`. */
+  /** Reserved memory that holds nothing, by cause. */
   waste(): Waste {
     const { device, moment } = this.app.selection();
     const waste = { lost: 0, inUsed: 0, whole: 0, largest: 0 };
     // Of all blocks, those included that lie outside the segments that the file has.
     for (const a of device.live(moment)) waste.lost += Math.max(0, device.block(a) - device.requested(a));
-    for (const { span, blocks } of this.boxes) {
-      const { at, bytes } = span;
-      const keepsTails = span.isLarge && !span.isExpandable;
-      if (!blocks.length) {
-        waste.whole += bytes;
-        waste.largest = Math.max(waste.largest, bytes);
-        continue;
-      }
-      let end = at;
-      const gap = (to: number) => {
-        if (to <= end) return;
-        if (keepsTails && end > at && to - end <= TAIL) {
-          waste.lost += to - end;
-          return;
-        }
-        waste.inUsed += to - end;
-        waste.largest = Math.max(waste.largest, to - end);
-      };
-      for (const a of blocks) {
-        gap(Number(device.address(a)));
-        end = Math.max(end, Number(device.address(a)) + device.block(a));
-      }
-      gap(at + bytes);
+    for (const box of this.boxes) {
+      const one = wasteIn(device, box);
+      waste.lost += one.lost;
+      waste.inUsed += one.inUsed;
+      waste.whole += one.whole;
+      waste.largest = Math.max(waste.largest, one.largest);
     }
     return waste;
+  }
+
+  /** What each pool holds at the moment, by its name. */
+  pools(): Map<string, PoolSums> {
+    const { device } = this.app.selection();
+    const sums = new Map<string, PoolSums>();
+    for (const box of this.boxes) {
+      const waste = wasteIn(device, box);
+      const before = sums.get(poolOf(box)) ?? { reserved: 0, free: 0 };
+      sums.set(poolOf(box), { reserved: before.reserved + box.span.bytes, free: before.free + waste.inUsed + waste.whole });
+    }
+    return sums;
   }
 
   private drawBar(device: Device, moment: number): void {
@@ -142,7 +169,7 @@ export class Segments {
     let [x, y, pool] = [0, 0, ''];
     for (const box of this.boxes) {
       box.width = Math.max(4, Math.min(width, box.span.bytes * scale));
-      const name = `${box.span.pool}, ${box.span.isLarge ? 'large' : 'small'}${box.span.isExpandable ? ', expandable' : ''}`;
+      const name = poolOf(box);
       if (name !== pool) {
         y += pool ? ROW + GAP + 22 : 20;
         x = 0;
@@ -168,14 +195,16 @@ export class Segments {
     const visible = this.app.visible(track);
     const matches = this.app.matches(device);
     const { pin } = this.app.state;
+    const sums = this.pools();
     let pool = '';
     context.font = '11px system-ui, sans-serif';
     for (const box of this.boxes) {
-      const name = `${box.span.pool}, ${box.span.isLarge ? 'large' : 'small'}${box.span.isExpandable ? ', expandable' : ''}`;
+      const name = poolOf(box);
       if (name !== pool) {
         pool = name;
+        const { reserved, free } = sums.get(name)!;
         context.fillStyle = colours.muted;
-        context.fillText(name, 0, box.y - 6);
+        context.fillText(`${name}: ${size(reserved)} reserved, ${size(free)} of it free`, 0, box.y - 6);
       }
       context.fillStyle = colours.raised;
       context.fillRect(box.x, box.y, box.width, ROW);

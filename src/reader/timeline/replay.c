@@ -41,6 +41,7 @@ typedef struct replay {
   uint32_t fresh; /* segment that the last segment_alloc made and no alloc has used, or TSR_NONE */
   tsr__ranges mapped;            /* spans of expandable memory that are there, by index */
   TSR__VECTOR(pool_range) pools; /* of the device's final segments, by address */
+  tsr__map last_free; /* address -> last event that releases a segment there; if pools differ */
   tsr_totals now;
   uint64_t recorded_bytes;         /* counted from zero, see record_alloc */
   TSR__VECTOR(uint64_t) live_bits; /* a bit an allocation: is it live? */
@@ -376,6 +377,17 @@ static int compare_ranges(const void *a, const void *b) {
   return (x->address > y->address) - (x->address < y->address);
 }
 
+static bool note_frees(replay *r) {
+  const tsr_events *events = &r->t->events;
+  for (uint64_t i = tsr__next_action(events, TSR_ACTION_SEGMENT_FREE, 0); i < events->count;
+       i = tsr__next_action(events, TSR_ACTION_SEGMENT_FREE, i + 1)) {
+    uint64_t *last = tsr__map_put(&r->last_free, events->addr[i], i, NULL);
+    if (!last) return false;
+    *last = i;
+  }
+  return true;
+}
+
 static bool note_pools(replay *r) {
   size_t count;
   const uint32_t *rows = tsr__snapshot_segments_of(r->t->snapshot, r->t->device, &count);
@@ -386,12 +398,22 @@ static bool note_pools(replay *r) {
     if (segment->pool != TSR_NONE && !TSR__VECTOR_PUSH(&r->pools, range)) return false;
   }
   tsr__sort(r->pools.items, r->pools.count, sizeof *r->pools.items, compare_ranges);
-  return true;
+  bool differ = false;
+  for (size_t i = 0; i < r->pools.count; i++)
+    differ |= r->pools.items[i].pool != r->t->default_pool;
+  return !differ || note_frees(r);
+}
+
+/* The driver hands out addresses again: a segment that was released later is not the final one there. */
+static bool is_released_later(replay *r, uint64_t event) {
+  if (r->t->events.action[event] != TSR_ACTION_SEGMENT_ALLOC) return false;
+  const uint64_t *last = tsr__map_find(&r->last_free, r->t->events.addr[event]);
+  return last && *last > event;
 }
 
 /* The pool of new memory: the event's, or that of the final segment around its address; TSR_NONE if
  * neither is recorded. */
-static uint32_t recorded_pool(const replay *r, uint64_t event) {
+static uint32_t recorded_pool(replay *r, uint64_t event) {
   uint32_t pool = tsr_id_at(r->t->events.pool, event);
   uint64_t address = r->t->events.addr[event];
   size_t low = 0, high = r->pools.count;
@@ -404,12 +426,12 @@ static uint32_t recorded_pool(const replay *r, uint64_t event) {
       high = middle;
   }
   const pool_range *around = low ? &r->pools.items[low - 1] : NULL;
-  if (around && address - around->address < around->size_bytes) return around->pool;
-  return TSR_NONE;
+  bool is_inside = around && address - around->address < around->size_bytes;
+  return is_inside && !is_released_later(r, event) ? around->pool : TSR_NONE;
 }
 
 /* New memory belongs to the default pool unless the trace shows otherwise. */
-static uint32_t pool_of(const replay *r, uint64_t event) {
+static uint32_t pool_of(replay *r, uint64_t event) {
   uint32_t pool = recorded_pool(r, event);
   return pool == TSR_NONE ? r->t->default_pool : pool;
 }
@@ -475,7 +497,7 @@ static bool is_of_reservation(const tsr__span *span, const tsr__heap_segment *li
 /* Newly mapped memory that continues other memory of its stream is of the same reservation, and so of
  * its pool and class: the class is otherwise guessed from the size, and older files do not record the
  * pool. */
-static void follow_neighbour(const replay *r, uint64_t event, tsr__heap_segment *like) {
+static void follow_neighbour(replay *r, uint64_t event, tsr__heap_segment *like) {
   uint64_t begin = r->t->events.addr[event], end = begin + r->t->events.size[event];
   uint32_t pool = recorded_pool(r, event);
   for (int side = 0; side < 2; side++) {
@@ -828,6 +850,7 @@ int tsr__timeline_compute(const tsr_snapshot *snapshot, uint32_t device, bool ch
   tsr__map_release(&r.loose);
   tsr__map_release(&r.span_of);
   tsr__map_release(&r.wait_of);
+  tsr__map_release(&r.last_free);
   TSR__VECTOR_FREE(&r.live_bits);
   tsr__ranges_release(&r.mapped);
   TSR__VECTOR_FREE(&r.pools);

@@ -402,8 +402,13 @@ static void emit_moments(tsr__stack_printer *printer, const tsr_pools_device *de
   tsr__emit_table_end(emitter);
   tsr__row_names_release(&names);
   tsr__emit_field(emitter, "omitted_step_ends", NULL, tsr__count(device->omitted_ends));
-  char count[TSR__FORMAT_BYTES];
-  if (skipped)
+  char count[TSR__FORMAT_BYTES], rest[TSR__FORMAT_BYTES];
+  if (skipped && device->omitted_ends)
+    tsr__emit_printf(emitter, TSR__DIM,
+                     "  ... and %s earlier end%s (-v shows all); %s others were not measured",
+                     tsr__format_count(skipped, count), tsr__plural(skipped),
+                     tsr__format_count(device->omitted_ends, rest));
+  else if (skipped)
     tsr__emit_printf(emitter, TSR__DIM, "  ... and %s earlier end%s (-v shows all)",
                      tsr__format_count(skipped, count), tsr__plural(skipped));
   else if (device->omitted_ends)
