@@ -268,7 +268,8 @@ static void pack_times(tsr__bundle *p, const tsr_view_device *d, size_t number) 
   int64_t before = d->time_count ? d->times_us[0] : 0;
   column(p, "times", number);
   for (size_t i = 0; i < d->time_count; i++) {
-    tsr__pack_signed(&p->pack, d->times_us[i] - before);
+    /* Of a file that lies, times may be any: the difference wraps. */
+    tsr__pack_signed(&p->pack, (int64_t)((uint64_t)d->times_us[i] - (uint64_t)before));
     before = d->times_us[i];
   }
   tsr__bundle_column_end(p);

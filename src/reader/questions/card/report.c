@@ -828,6 +828,31 @@ static void append_many(tsr__buffer *out, const tsr_cards *cards) {
                      SIZE(a->others_bytes));
 }
 
+/* A card and what decides whether it is listed, if not all are. */
+typedef struct listed {
+  const tsr_card_use *use;
+  bool is_apart;
+} listed;
+
+/* Those that stand apart, then the fullest. */
+static int compare_listed(const void *a, const void *b) {
+  const listed *x = a, *y = b;
+  uint64_t p = x->use->moments[TSR_CARD_PEAK].used_bytes;
+  uint64_t q = y->use->moments[TSR_CARD_PEAK].used_bytes;
+  if (x->is_apart != y->is_apart) return x->is_apart ? -1 : 1;
+  return (p < q) - (p > q);
+}
+
+/* All cards in their order, or if only some are shown, in that of what matters. NULL when out of memory. */
+static listed *list_cards(const tsr_cards *cards, size_t shown) {
+  listed *list = TSR__NEW_ARRAY(listed, cards->card_count);
+  if (!list) return NULL;
+  for (size_t i = 0; i < cards->card_count; i++) list[i].use = &cards->cards[i];
+  for (size_t i = 0; i < cards->apart_count; i++) list[cards->apart[i].card].is_apart = true;
+  if (shown < cards->card_count) tsr__sort(list, cards->card_count, sizeof *list, compare_listed);
+  return list;
+}
+
 static void print_cards(tsr__emitter *emitter, const tsr_cards *cards) {
   static const tsr__column columns[] = {
       {NULL, "used", TSR__RIGHT},      {NULL, "of", TSR__SPARE},
@@ -837,10 +862,15 @@ static void print_cards(tsr__emitter *emitter, const tsr_cards *cards) {
       {NULL, "device", TSR__SPARE},    {NULL, "process", TSR__ELASTIC}};
   size_t shown = cards->top && cards->top < cards->card_count ? cards->top : cards->card_count;
   if (emitter->options.verbose) shown = cards->card_count;
+  listed *list = list_cards(cards, shown);
+  if (!list) {
+    emitter->scratch.failed = true;
+    return;
+  }
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
   for (size_t i = 0; i < shown; i++) {
-    const tsr_card_use *use = &cards->cards[i];
+    const tsr_card_use *use = list[i].use;
     const tsr_card_moment_kind k = TSR_CARD_PEAK;
     bool is_known = use->source != TSR_CARD_FROM_NOTHING;
     int64_t parts = sum_of(use, k, TSR_CARD_CONTEXT) + sum_of(use, k, TSR_CARD_LIBRARY) +
@@ -861,6 +891,7 @@ static void print_cards(tsr__emitter *emitter, const tsr_cards *cards) {
     tsr__emit_row_end(emitter);
   }
   tsr__emit_table_end(emitter);
+  tsr__free(list);
   if (shown < cards->card_count)
     tsr__emit_printf(emitter, TSR__DIM, "  ... and %s more (--top 0 shows all)",
                      COUNT(cards->card_count - shown));
