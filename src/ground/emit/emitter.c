@@ -39,6 +39,8 @@
 #define ELASTIC_LEAST 16                /* columns; a text cut shorter than this is useless */
 #define ELASTIC_MOST  26 /* columns that must be left even if files and lines are longer */
 #define FOLD_INDENT   5  /* of a cell that has its own line */
+#define WRAPPED_ENOUGH \
+  24 /* columns of words that go on below, before numbers are left out for them */
 
 static const tsr__column field_columns[] = {{NULL, "", TSR__LEFT}, {NULL, "", TSR__WRAPPED}};
 
@@ -533,22 +535,23 @@ static size_t wrapped_least(const tsr__emitter *emitter, size_t column) {
   return least;
 }
 
-/* The widest wrapped column that can be narrower, of equals the last; column_count: none. */
-static size_t widest_wrapped(const tsr__emitter *emitter, const layout *laid) {
+/* The widest wrapped column that can be narrower, of equals the last, but is wider than `least`; column_count: none. */
+static size_t widest_wrapped(const tsr__emitter *emitter, const layout *laid, size_t least) {
   size_t widest = emitter->column_count;
   for (size_t i = 0; i < emitter->column_count; i++) {
     if (emitter->columns[i].align != TSR__WRAPPED || !emitter->columns[i].title) continue;
     bool is_wider = widest == emitter->column_count || laid->widths[i] >= laid->widths[widest];
-    if (is_wider && laid->widths[i] > wrapped_least(emitter, i)) widest = i;
+    if (is_wider && laid->widths[i] > least && laid->widths[i] > wrapped_least(emitter, i))
+      widest = i;
   }
   return widest;
 }
 
-/* Narrow the wrapped columns, always the widest, until `total` columns become as many as there are. Returns the total
- * then. */
-static size_t wrap(const tsr__emitter *emitter, size_t total, layout *laid) {
+/* Narrow the wrapped columns, always the widest, until `total` columns become as many as there are, or all are as
+ * narrow as `least`. Returns the total then. */
+static size_t wrap(const tsr__emitter *emitter, size_t total, size_t least, layout *laid) {
   for (size_t i; total > emitter->options.width; total--) {
-    if ((i = widest_wrapped(emitter, laid)) == emitter->column_count) break;
+    if ((i = widest_wrapped(emitter, laid, least)) == emitter->column_count) break;
     laid->widths[i]--;
   }
   return total;
@@ -569,10 +572,11 @@ static void lay_out(const tsr__emitter *emitter, layout *laid) {
     assert(laid->elastic == emitter->column_count); /* one column gives way */
     laid->elastic = i;
   }
+  if (width && total > width) total = wrap(emitter, total, WRAPPED_ENOUGH, laid);
   size_t whole = total;
   while (width && saved && total > width && !can_give_way(emitter, total, laid))
     total -= saved = leave_out(emitter, laid);
-  if (width && total > width) total = wrap(emitter, total, laid);
+  if (width && total > width) total = wrap(emitter, total, 0, laid);
   if (!width || total <= width || laid->elastic == emitter->column_count) return;
   squeeze(emitter, total, laid);
   if (laid->is_folded) restore(emitter, whole, laid);
