@@ -403,8 +403,8 @@ int tsr__perfetto_emit(tsr__stack_printer *printer, tsr__shown *shown, const tsr
   size_t gpu_count;
   const uint32_t *gpus = tsr_snapshot_gpus(printer->snapshot, &gpu_count);
   uint32_t after = gpu_count ? gpus[gpu_count - 1] + 1 : 0;
-  timeline_writer w = {.process = device == TSR_DEVICE_HOST  ? after + 1
-                                  : device == TSR_DEVICE_CPU ? after
+  timeline_writer w = {.process = device == TSR_DEVICE_HOST  ? after
+                                  : device == TSR_DEVICE_CPU ? after + 1
                                                              : device,
                        .emitter = printer->emitter,
                        .printer = printer,

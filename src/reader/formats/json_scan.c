@@ -223,11 +223,6 @@ int tsr__scan_raw(tsr__scan *s, tsr__raw *out) {
   return 0;
 }
 
-bool tsr__raw_is(const tsr__raw *raw, const char *text) {
-  size_t size = strlen(text);
-  return raw->size == size && memcmp(raw->data, text, size) == 0;
-}
-
 /* ---- numbers ---- */
 
 /* The digits at `*p` as a number; false if it does not fit. */

@@ -15,6 +15,8 @@
 #ifndef TSR_FORMATS_JSON_SCAN_H
 #define TSR_FORMATS_JSON_SCAN_H
 
+#include <string.h>
+
 #include "formats/json.h"
 
 /* Begin at the window's first byte, after a byte order mark. */
@@ -58,7 +60,11 @@ int tsr__scan_item(tsr__scan *s, size_t *count, bool *is_there);
 /* The value at the cursor, of any kind, and move past it. */
 int tsr__scan_raw(tsr__scan *s, tsr__raw *out);
 
-bool tsr__raw_is(const tsr__raw *raw, const char *text);
+/* Inline, so that the length of a constant is one. */
+static inline bool tsr__raw_is(const tsr__raw *raw, const char *text) {
+  size_t size = strlen(text);
+  return raw->size == size && memcmp(raw->data, text, size) == 0;
+}
 /* An integer of 64 bits; a number with a fraction or an exponent is cut towards zero. False for what is no number, or
  * out of range. */
 bool tsr__raw_signed(const tsr__raw *raw, int64_t *out);

@@ -49,8 +49,9 @@ typedef struct tsr__slices {
 void tsr__slices_init(tsr__slices *slices, tsr__builder *builder);
 void tsr__slices_release(tsr__slices *slices);
 uint64_t tsr__slices_bytes(const tsr__slices *slices);
-/* Give each row of `flat` the stack that its time and thread have; rows are sorted by time. TSR_ERROR_MEMORY. */
-int tsr__slices_join(tsr__slices *slices, tsr__flat *flat, tsr_error *error);
+/* Give each row of `flat` the stack that its time and thread have; rows are sorted by time. `j` is the text, which has been read: stacks
+ * keep to its limits on memory. TSR_ERROR_MEMORY or _LIMIT. */
+int tsr__slices_join(tsr__slices *slices, tsr__flat *flat, const tsr__json *j);
 
 /* ---- memory_timeline.c: what torch.profiler's export_memory_timeline writes ----
  *

@@ -18,7 +18,10 @@
 #include "formats/kineto.h"
 
 /* Frames of a stack; of deeper ones the innermost are kept. Python itself stops at a thousand. */
-enum { MOST_FRAMES = 2048 };
+enum {
+  MOST_FRAMES = 2048,
+  CHECK_STACKS = 1024 /* stacks that are made between two looks at the memory held */
+};
 
 void tsr__slices_init(tsr__slices *slices, tsr__builder *builder) {
   *slices = (tsr__slices){.builder = builder};
@@ -117,6 +120,8 @@ static uint32_t frame_of(tsr__slices *s, uint32_t name) {
 
 typedef struct walk {
   tsr__slices *slices;
+  const tsr__json *j;
+  uint64_t stack_count;       /* made so far, equal ones counted */
   TSR__VECTOR(uint32_t) open; /* slices, outermost first; some may have ended */
   uint32_t frames[MOST_FRAMES];
   uint32_t stack;  /* of what is open, or TSR_NONE */
@@ -133,17 +138,20 @@ static void close_ended(walk *w, int64_t time_ns) {
   w->open.count = kept;
 }
 
-static bool make_stack(walk *w) {
+static int make_stack(walk *w, const tsr__flat *flat) {
   size_t depth = w->open.count;
   assert(depth <= MOST_FRAMES);
   for (size_t i = 0; i < depth; i++) {
     uint32_t slice = w->open.items[w->open.count - 1 - i];
     w->frames[i] = frame_of(w->slices, w->slices->items.items[slice].name);
-    if (w->frames[i] == TSR_NONE) return false;
+    if (w->frames[i] == TSR_NONE) return tsr__fail_memory(w->j->error);
   }
   w->stack = depth ? tsr__builder_stack(w->slices->builder, w->frames, (uint32_t)depth) : TSR_NONE;
   w->is_current = true;
-  return !depth || w->stack != TSR_NONE;
+  if (depth && w->stack == TSR_NONE) return tsr__fail_memory(w->j->error);
+  if (++w->stack_count % CHECK_STACKS) return 0;
+  return tsr__check_memory(w->j->assembler, tsr__slices_bytes(w->slices) + tsr__flat_bytes(flat),
+                           w->j->source, tsr__json_offset(w->j, w->j->next), w->j->error);
 }
 
 /* A slice begins. Of too many, the outermost is forgotten. */
@@ -156,8 +164,8 @@ static bool open_slice(walk *w, size_t slice) {
   return TSR__VECTOR_PUSH(&w->open, (uint32_t)slice);
 }
 
-static bool join_thread(walk *w, const uint32_t *rows, size_t row_count, tsr__flat *flat,
-                        size_t first, size_t end) {
+static int join_thread(walk *w, const uint32_t *rows, size_t row_count, tsr__flat *flat,
+                       size_t first, size_t end) {
   size_t next = first;
   w->open.count = 0;
   w->is_current = false;
@@ -166,13 +174,14 @@ static bool join_thread(walk *w, const uint32_t *rows, size_t row_count, tsr__fl
     close_ended(w, row->time_ns);
     for (; next < end && w->slices->items.items[next].start_ns <= row->time_ns; next++) {
       if (w->slices->items.items[next].end_ns < row->time_ns) continue;
-      if (!open_slice(w, next)) return false;
+      if (!open_slice(w, next)) return tsr__fail_memory(w->j->error);
     }
     if (row->kind == TSR__FLAT_FREE) continue; /* what frees memory is nobody's question */
-    if (!w->is_current && !make_stack(w)) return false;
+    int status = w->is_current ? 0 : make_stack(w, flat);
+    if (status) return status;
     row->stack = w->stack;
   }
-  return true;
+  return 0;
 }
 
 typedef struct row_of {
@@ -184,7 +193,7 @@ static int compare_rows(const void *a, const void *b) {
   return (x->thread > y->thread) - (x->thread < y->thread);
 }
 
-static bool join_all(tsr__slices *s, tsr__flat *flat, walk *w) {
+static int join_all(tsr__slices *s, tsr__flat *flat, walk *w) {
   size_t count = flat->rows.count, slice = 0;
   row_of *order = TSR__NEW_ARRAY(row_of, count);
   uint32_t *rows = TSR__NEW_ARRAY(uint32_t, count);
@@ -193,28 +202,30 @@ static bool join_all(tsr__slices *s, tsr__flat *flat, walk *w) {
     order[i] = (row_of){flat->rows.items[i].thread, (uint32_t)i};
   if (ok) tsr__sort(order, count, sizeof *order, compare_rows);
   for (size_t i = 0; ok && i < count; i++) rows[i] = order[i].row;
-  for (size_t i = 0; ok && i < count;) {
+  int status = ok ? 0 : tsr__fail_memory(w->j->error);
+  for (size_t i = 0; !status && i < count;) {
     size_t first = i;
     uint32_t thread = order[i].thread;
     while (i < count && order[i].thread == thread) i++;
     while (slice < s->items.count && s->items.items[slice].thread < thread) slice++;
     size_t end = slice;
     while (end < s->items.count && s->items.items[end].thread == thread) end++;
-    ok = join_thread(w, rows + first, i - first, flat, slice, end);
+    status = join_thread(w, rows + first, i - first, flat, slice, end);
     slice = end;
   }
   tsr__free(order);
   tsr__free(rows);
-  return ok;
+  return status;
 }
 
-int tsr__slices_join(tsr__slices *slices, tsr__flat *flat, tsr_error *error) {
+int tsr__slices_join(tsr__slices *slices, tsr__flat *flat, const tsr__json *j) {
   tsr__sort(slices->items.items, slices->items.count, sizeof *slices->items.items, compare_slices);
-  walk *w = TSR__NEW(walk);
-  if (!w) return tsr__fail_memory(error);
+  walk *w = slices->items.count < TSR_NONE ? TSR__NEW(walk) : NULL;
+  if (!w) return tsr__fail_memory(j->error);
   w->slices = slices;
-  bool ok = slices->items.count < TSR_NONE && join_all(slices, flat, w);
+  w->j = j;
+  int status = join_all(slices, flat, w);
   TSR__VECTOR_FREE(&w->open);
   tsr__free(w);
-  return ok ? 0 : tsr__fail_memory(error);
+  return status;
 }

@@ -2,7 +2,7 @@
  *
  * Only what a reader of exports needs: ordinary tables, in UTF-8, front to back or a row by its number. Nothing
  * is executed: no view, no trigger, no expression of the schema. So the library needs no SQLite, and the same
- * code reads a file, standard input and a compressed form (docs/decisions/091-sqlite-files.md).
+ * code reads a file, standard input and a compressed form (docs/decisions/092-sqlite-files.md).
  *
  * The format is documented at sqlite.org/fileformat2.html. Every page number, offset and size in a file may be
  * wrong. Each scan visits at most as many pages as the file has, so that no file can make it run in circles. */

@@ -43,7 +43,8 @@ void tsr__say_no_history(tsr__buffer *out, uint64_t event_count) {
 void tsr__say_held(tsr__buffer *out, const tsr_totals *totals) {
   char allocated[TSR__FORMAT_BYTES], reserved[TSR__FORMAT_BYTES];
   bool is_less = totals->reserved_bytes < totals->allocated_bytes;
-  if (!totals->reserved_bytes && totals->allocated_bytes) { /* a file without segments and without totals of them */
+  if (!totals->reserved_bytes &&
+      totals->allocated_bytes) { /* a file without segments and without totals of them */
     tsr__buffer_printf(out, "%s allocated", tsr__format_size(totals->allocated_bytes, allocated));
     return;
   }

@@ -226,6 +226,17 @@ static void append_need(tsr__buffer *out, const tsr_why_device *d) {
                      SIZE(d->outlook.asked_bytes), SIZE(d->outlook.short_bytes));
 }
 
+/* Too little is in the file for a cause. */
+static void append_unknown(tsr__buffer *out, const tsr_why_device *d) {
+  if (d->is_flat)
+    tsr__buffer_printf(out, "%s were in use, %s reserved; what the device had left is not known.",
+                       SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
+  else
+    tsr__buffer_printf(
+        out, "What was cached is not known: %s were in use, and the file has segments of %s.",
+        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
+}
+
 /* The reason, in a line of at most 100 columns. */
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
@@ -270,17 +281,7 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_printf(out, "Others held the card: %s of %s were outside this PyTorch.",
                        SIZE(d->outside_bytes), SIZE(d->capacity_bytes));
     break;
-  case TSR_WHY_UNKNOWN:
-    if (d->is_flat) {
-      tsr__buffer_printf(out, "%s were in use, %s reserved; what the device had left is not known.",
-                         SIZE(d->moment.totals.active_bytes),
-                         SIZE(d->moment.totals.reserved_bytes));
-      break;
-    }
-    tsr__buffer_printf(
-        out, "What was cached is not known: %s were in use, and the file has segments of %s.",
-        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
-    break;
+  case TSR_WHY_UNKNOWN: append_unknown(out, d); break;
   case TSR_WHY_LIMIT:
     tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
                           "process stood in the way.");
@@ -361,10 +362,10 @@ static void append_no_oom(tsr__buffer *out, const tsr_why_device *d) {
     tsr__buffer_text(out, ". How much was reserved is not known: ");
     append_when(out, d);
     tsr__buffer_printf(out, " %s were in use", SIZE(d->moment.totals.active_bytes));
-    if (peak)
-      tsr__buffer_printf(out, ", and the file has segments of %s.", SIZE(peak));
-    else
+    if (d->is_flat)
       tsr__buffer_text(out, ", and the file has no segments.");
+    else
+      tsr__buffer_printf(out, ", and the file has segments of %s.", SIZE(peak));
     return;
   }
   tsr__buffer_printf(out,
