@@ -541,6 +541,7 @@ def lists():
             data = path.read_bytes()
             yield f'pprof-{seed}', gzip.decompress(data) if data[:2] == b'\x1f\x8b' else data
     yield 'csv-quotes', b'action,bytes,stack\r\nalloc,1,"a ""b"";c (d:1)"\r\nfree,1,\noom,5,"'
+    yield 'csv-cpu-and-host', b'action,bytes,device\nalloc,1,cpu\nalloc,1,host\n'
     yield 'csv-header', b'"address","Size",Action\n0x10,2,alloc\n16,,free\n,2.0,alloc'
 
 

@@ -226,25 +226,28 @@ static slice field_at(const csv *c, size_t index) {
   return trim((slice){text + c->starts[index], c->starts[index + 1] - c->starts[index]});
 }
 
+static int fail_long(csv *c) {
+  return tsr__fail(c->error, TSR_ERROR_LIMIT, c->source->offset + c->consumed,
+                   "a line of the CSV is longer than 1 MiB");
+}
+
 /* The next record, from a window that grows until it holds it. `*found` is false at the end of the input. */
 static int next_record(csv *c, bool *found) {
   for (;;) {
     const char *window = (const char *)c->source->data;
     cursor p = {window + c->consumed, window + c->source->size, c->source->at_end};
     *found = p.at < p.end;
-    if (*found || !p.at_end) {
-      bool is_whole = p.at < p.end && read_record(c, &p);
-      if (c->text.failed) return tsr__fail_memory(c->error);
-      if (is_whole || (p.at_end && *found)) {
-        if (!is_whole) tsr__builder_cut(c->builder);
-        c->consumed = (size_t)(p.at - window);
-        return 0;
-      }
+    bool is_whole = *found && read_record(c, &p);
+    if (c->text.failed) return tsr__fail_memory(c->error);
+    size_t read_bytes = (size_t)(p.at - window) - c->consumed;
+    if (*found && (is_whole || p.at_end)) {
+      if (read_bytes > RECORD_BYTES_MAX) return fail_long(c);
+      if (!is_whole) tsr__builder_cut(c->builder);
+      c->consumed += read_bytes;
+      return 0;
     }
     if (p.at_end) return 0;
-    if (c->source->size - c->consumed > RECORD_BYTES_MAX)
-      return tsr__fail(c->error, TSR_ERROR_LIMIT, c->source->offset + c->consumed,
-                       "a line of the CSV is longer than 1 MiB");
+    if (c->source->size - c->consumed > RECORD_BYTES_MAX) return fail_long(c);
     int status = tsr__input_fill(c->source, c->consumed, c->error);
     c->consumed = 0;
     if (status) return status;

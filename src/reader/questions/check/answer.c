@@ -477,6 +477,11 @@ int tsr_check_compute(tsr_study *study, const tsr_check_options *options, const 
   int status =
       (has_host ? tsr__query_devices : tsr__query_gpus)(snapshot, query, &devices, &count, error);
   if (status) return status;
+  /* A list of allocations may have both, of which a lock that was made without --device has the first. */
+  bool drops_host = has_host && count && devices[count - 1] == TSR_DEVICE_HOST &&
+                    !(query && query->device_count) &&
+                    !locked_device(options->lock, TSR_DEVICE_HOST);
+  count -= drops_host;
   tsr_check *check = TSR__NEW(tsr_check);
   if (!check) return tsr__fail_memory(error);
   checker c = {.study = study,
