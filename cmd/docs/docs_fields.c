@@ -91,7 +91,7 @@ static const char *type_word(const tsr_field *field) {
   case TSR_FIELD_REAL: return "number";
   case TSR_FIELD_FLAG: return "bool";
   case TSR_FIELD_TEXT: return "string";
-  case TSR_FIELD_DEVICE: return "integer or `\"host\"`";
+  case TSR_FIELD_DEVICE: return "integer, `\"cpu\"` or `\"host\"`";
   case TSR_FIELD_PAIR: return "two integers";
   case TSR_FIELD_MAP:
   case TSR_FIELD_JSON:

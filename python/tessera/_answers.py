@@ -11,7 +11,7 @@ __all__ = ['Answer', 'Counts', 'Input', 'Record', 'Warning']
 
 
 class Device(Record):
-    """An answer about one device; pinned host memory is 'host'."""
+    """An answer about one device; pinned host memory is 'host', that of the CPU 'cpu'."""
     device: Union[int, str]
     events: int
     has_history: bool  # not always there

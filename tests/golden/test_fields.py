@@ -64,7 +64,7 @@ TYPES = {'flag': bool, 'text': str, 'map': dict, 'record': dict, 'pair': list, '
 
 def is_of(kind, value):
     if kind == 'device':
-        return value == 'host' or type(value) is int
+        return value in ('host', 'cpu') or type(value) is int
     if kind == 'pair':
         return isinstance(value, list) and len(value) == 2 and all(type(part) is int for part in value)
     if kind == 'real':

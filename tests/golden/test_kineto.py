@@ -217,3 +217,13 @@ def test_timeline(tessera, name, form):
     if moments:
         expect('categories', {g['name']: g['bytes'] for g in answer['groups'] if g['bytes']}, {c: size for c, size in totals.items() if size})
     assert moments or form == 'raw.json.gz', 'the peak is at one of the times of the file'
+
+
+def test_ranks(tessera, work):
+    """Traces of ranks are compared like snapshots, also those of a program that ran on the CPU."""
+    for rank, name in enumerate(('mlp', 'mlp', 'mlp', 'cnn')):
+        shutil.copy(HERE / 'kineto' / f'{name}.pt.trace.json.gz', work / f'rank{rank}.pt.trace.json.gz')
+    answer = json.loads(ask(tessera, 'ranks', '--json', *sorted(work.glob('rank*.gz'))).stdout)
+    found = [(row['rank'], row['device'], row['peak_allocated_bytes']) for row in answer['ranks']]
+    peaks = [peak_of(tessera, HERE / 'kineto' / f'{name}.pt.trace.json.gz', 'cpu')[0]['allocated_bytes'] for name in ('mlp', 'cnn')]
+    assert found == [(0, 'cpu', peaks[0]), (1, 'cpu', peaks[0]), (2, 'cpu', peaks[0]), (3, 'cpu', peaks[1])]

@@ -25,7 +25,7 @@ typedef enum tsr_field_kind {
   TSR_FIELD_REAL,     /* a number that need not be whole; null if it is not finite */
   TSR_FIELD_FLAG,     /* true or false */
   TSR_FIELD_TEXT,
-  TSR_FIELD_DEVICE, /* the number of a GPU, or "host" */
+  TSR_FIELD_DEVICE, /* the number of a GPU, "cpu" or "host" */
   TSR_FIELD_PAIR,   /* an array of two numbers */
   TSR_FIELD_MAP,    /* an object from names that depend on the file to numbers */
   TSR_FIELD_RECORD, /* an object with the fields of `record` */

@@ -45,10 +45,11 @@ const tsr_record tsr__fields_answer = {
 
 const tsr_record tsr__fields_device = {
     .name = "Device",
-    .about = "An answer about one device; pinned host memory is 'host'.",
+    .about = "An answer about one device; pinned host memory is 'host', that of the CPU 'cpu'.",
     TSR__FIELDS(
         TSR__FIELD(DEVICE, "device",
-                   "its number; `\"host\"` is [pinned host memory](#pinned-host-memory)"),
+                   "its number; `\"host\"` is [pinned host memory](#pinned-host-memory), "
+                   "`\"cpu\"` [that of the CPU](inputs.md#traces-of-torchprofiler)"),
         TSR__FIELD(COUNT, "events", "events in its trace"),
         TSR__FIELD(FLAG, "has_history",
                    "false: at most one event changes what is allocated, so the file shows one "

@@ -406,8 +406,12 @@ static int make_device(maker *m, uint32_t device, tsr__sketch_device *out, tsr_e
 static int make_devices(maker *m, tsr_error *error) {
   size_t count;
   const uint32_t *devices = tsr_snapshot_gpus(m->snapshot, &count);
-  if (count > TSR__SKETCH_DEVICES) count = TSR__SKETCH_DEVICES;
   int status = 0;
+  if (!count) { /* a trace of a program that ran on the CPU */
+    devices = tsr_snapshot_devices(m->snapshot, &count);
+    count = count && devices[0] == TSR_DEVICE_CPU;
+  }
+  if (count > TSR__SKETCH_DEVICES) count = TSR__SKETCH_DEVICES;
   for (size_t i = 0; !status && i < count; i++) {
     if (!TSR__VECTOR_PUSH(&m->out->devices, (tsr__sketch_device){0}))
       return tsr__fail_memory(error);

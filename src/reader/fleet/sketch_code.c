@@ -302,7 +302,7 @@ static void get_steps(reader *r, tsr__sketch_device *d) {
 }
 
 static void get_device(reader *r, tsr__sketch_device *d) {
-  d->device = (uint32_t)get_below(r, TSR_DEVICE_CPU);
+  d->device = (uint32_t)get_below(r, TSR_DEVICE_CPU + 1);
   d->event_count = get(r);
   d->first_us = get_signed(r);
   d->last_us = get_signed(r);

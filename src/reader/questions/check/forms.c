@@ -183,6 +183,7 @@ void tsr__check_markdown(const tsr__check_page *page) {
   for (size_t i = 0; i < check->device_count; i++) {
     char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
+    if (!d->peak_reserved_bytes && d->device == TSR_DEVICE_CPU) continue; /* it reserves nothing */
     tsr__buffer_printf(out, "\n%s reserved at most %s for %s allocated.\n",
                        tsr__device_title(d->device, name), SIZE(d->peak_reserved_bytes),
                        SIZE(d->peak.totals.allocated_bytes));

@@ -106,6 +106,7 @@ static void print_text(tsr__stack_printer *printer, const tsr_check *check) {
   for (size_t i = 0; i < check->device_count; i++) {
     char name[TSR__FORMAT_BYTES];
     const tsr_check_device *d = &check->devices[i];
+    if (!d->peak_reserved_bytes && d->device == TSR_DEVICE_CPU) continue; /* it reserves nothing */
     tsr__buffer_printf(&emitter->scratch,
                        "%s %s %s for %s allocated; reserved memory depends on "
                        "earlier allocator activity",

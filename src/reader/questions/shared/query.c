@@ -42,12 +42,11 @@ int tsr__query_gpus(const tsr_snapshot *snapshot, const tsr_query *query, const 
 }
 
 bool tsr__query_leaves_host(const tsr_snapshot *snapshot, const uint32_t *devices, size_t count) {
-  size_t all_count, gpu_count;
+  size_t all_count;
+  const uint32_t *all = tsr_snapshot_devices(snapshot, &all_count);
   bool is_in = false;
-  (void)tsr_snapshot_devices(snapshot, &all_count);
-  (void)tsr_snapshot_gpus(snapshot, &gpu_count);
   for (size_t i = 0; i < count; i++) is_in = is_in || devices[i] == TSR_DEVICE_HOST;
-  return all_count > gpu_count && !is_in;
+  return all_count && all[all_count - 1] == TSR_DEVICE_HOST && !is_in;
 }
 
 bool tsr__window_find(const tsr_events *events, const tsr_window *window, int64_t *first,
