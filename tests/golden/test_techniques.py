@@ -282,7 +282,7 @@ def test_build_along(t):
     expect('each row takes less than the one above', sorted((int(row[1]) for row in rows), reverse=True),
            [int(row[1]) for row in rows])
     expect('large', [row[3:] for row in rows],
-           [('76.45 GiB', 'no'), ('31.39 GiB', 'no'), ('30.83 GiB', 'no'), ('20.28 GiB', 'yes'), ('4.42 GiB', 'yes')])
+           [('76.45 GiB', 'no'), ('31.39 GiB', 'no'), ('30.83 GiB', 'no'), ('20.28 GiB', 'no'), ('4.42 GiB', 'yes')])
     expect('not 350 M', '1416552448 parameters' in done.stdout, True)
 
 
