@@ -220,3 +220,12 @@ def test_reserve(tessera, work):
     expect('settings', list(runs), ['expandable_segments:True,expandable_segments_reserve:40G',
                                     'expandable_segments:True,expandable_segments_reserve:0.02'])
     expect('fits', [run['fits'] for run in runs.values()], [True, False])
+    a.event('oom', 60 << 30, 50 << 30, (DEFAULT, 0, True))
+    snapshot = {**snapshot_of(a), 'allocator_settings': snapshot['allocator_settings']}
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    said = ' '.join(tessera.output('why', path).split())
+    expect(said, 'No expandable segment can exceed expandable_segments_reserve, 40.00 GiB; the request does.' in said, True)
+    conf = conf.replace('40G', '51G')
+    snapshot['allocator_settings']['PYTORCH_CUDA_ALLOC_CONF'] = conf
+    path.write_bytes(pickle.dumps(snapshot, protocol=4))
+    expect('it is not in the way', 'expandable_segments_reserve' in tessera.output('why', path), False)

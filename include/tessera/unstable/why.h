@@ -217,7 +217,9 @@ typedef struct tsr_why_device {
   bool is_expandable; /* the setting, as far as it is in the snapshot */
   /* max_split_size_mb keeps a free block that is large enough for larger requests. */
   bool is_kept_whole;
-  uint32_t frame; /* the line that asked, and layer, as in tsr_cause */
+  uint64_t
+      exceeded_reserve_bytes; /* expandable_segments_reserve, if the request exceeds it; otherwise 0 */
+  uint32_t frame;             /* the line that asked, and layer, as in tsr_cause */
   uint32_t layer;
   uint32_t stack;
 

@@ -263,6 +263,14 @@ static bool is_kept_whole(const tsr_allocator_settings *settings, const tsr_why_
   return d->oom_count && most && d->request_bytes < most && largest >= most;
 }
 
+/* expandable_segments_reserve, if no expandable segment could hold the request; a fraction is of the card. */
+static uint64_t exceeded_reserve(const tsr_allocator_settings *settings, const tsr_why_device *d) {
+  uint64_t reserve = settings->expandable_reserve_bytes;
+  uint64_t card = d->capacity_bytes >> 50 ? 0 : d->capacity_bytes; /* no card has as much */
+  if (!reserve) reserve = (uint64_t)(settings->expandable_reserve_fraction * (double)card);
+  return settings->expandable_segments && d->oom_count && d->request_bytes > reserve ? reserve : 0;
+}
+
 /* The card's memory, as given or from the sidecar. What others held is most exact at a failure,
  * when the allocator queried the driver; without one the sidecar's figure is used. */
 static void describe_card(const tsr_snapshot *snapshot, uint64_t capacity_bytes,
@@ -316,6 +324,7 @@ static int describe(const tsr_snapshot *snapshot, why_question *question, tsr_wh
     if (!status && out->oom_count && out->missing_bytes) tsr__why_find_outside(out);
     out->reason = out->request_reason = reason_of(out);
     out->is_kept_whole = is_kept_whole(&t->settings, out);
+    out->exceeded_reserve_bytes = exceeded_reserve(&t->settings, out);
   }
   bool can_repeat = !out->is_flat; /* what the allocator would have done otherwise */
   if (!status && *is_meant && out->oom_count && out->reason != TSR_WHY_UNKNOWN && can_repeat) {

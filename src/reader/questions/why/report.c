@@ -235,6 +235,18 @@ static const char *elsewhere(const tsr_why_device *d) {
   return words[most];
 }
 
+static void append_limit(tsr__buffer *out, const tsr_why_device *d) {
+  if (d->exceeded_reserve_bytes)
+    tsr__buffer_printf(out,
+                       "which is enough: but no expandable segment can hold more than "
+                       "expandable_segments_reserve, %s",
+                       SIZE(d->exceeded_reserve_bytes));
+  else
+    tsr__buffer_text(
+        out, "which is enough: a limit (set_per_process_memory_fraction), a private pool or "
+             "another process at that moment stood in the way");
+}
+
 static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
   uint64_t others = tsr__drop_u64(free_in_all(d), own->bytes);
@@ -277,11 +289,7 @@ static void append_reason(tsr__buffer *out, const tsr_why_device *d) {
                        "segments of %s",
                        SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
     break;
-  case TSR_WHY_LIMIT:
-    tsr__buffer_text(
-        out, "which is enough: a limit (set_per_process_memory_fraction), a private pool or "
-             "another process at that moment stood in the way");
-    break;
+  case TSR_WHY_LIMIT: append_limit(out, d); break;
   default:
     tsr__buffer_printf(out, "and of %s reserved, %s were in use",
                        SIZE(d->moment.totals.reserved_bytes),
@@ -426,6 +434,17 @@ static void append_unknown(tsr__buffer *out, const tsr_why_device *d) {
         SIZE(d->moment.totals.active_bytes), SIZE(d->moment.totals.reserved_bytes));
 }
 
+static void append_limit_cause(tsr__buffer *out, const tsr_why_device *d) {
+  if (d->exceeded_reserve_bytes)
+    tsr__buffer_printf(out,
+                       "No expandable segment can exceed expandable_segments_reserve, %s; the "
+                       "request does.",
+                       SIZE(d->exceeded_reserve_bytes));
+  else
+    tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
+                          "process stood in the way.");
+}
+
 /* The reason, in a line of at most 100 columns. */
 static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
   const tsr_why_room *own = &d->free[TSR_WHY_CACHE_OWN];
@@ -468,10 +487,7 @@ static void append_cause(tsr__buffer *out, const tsr_why_device *d) {
     break;
   case TSR_WHY_OUTSIDE: append_held(out, d); break;
   case TSR_WHY_UNKNOWN: append_unknown(out, d); break;
-  case TSR_WHY_LIMIT:
-    tsr__buffer_text(out, "The device had enough: a process limit, a private pool or another "
-                          "process stood in the way.");
-    break;
+  case TSR_WHY_LIMIT: append_limit_cause(out, d); break;
   default:
     if (d->request_bytes > there)
       tsr__buffer_printf(out, "This request alone is more than the %s there were.", SIZE(there));
