@@ -54,17 +54,16 @@ typedef struct joiner {
 
 static bool list_times(const tsr__card_member *m, time_list *out) {
   size_t samples = m->ledger ? m->ledger->sample_count : 0;
-  if (!TSR__VECTOR_RESERVE(out, samples + m->reserved.count + 2 * m->ranges.count + m->ooms.count))
-    return false;
-  for (size_t i = 0; i < samples; i++) out->items[out->count++] = m->ledger->time_us[i];
-  for (size_t i = 0; i < m->reserved.count; i++)
-    out->items[out->count++] = m->reserved.items[i].time_us;
-  for (size_t i = 0; i < m->ranges.count; i++) {
-    out->items[out->count++] = m->ranges.items[i].from_us;
-    out->items[out->count++] = m->ranges.items[i].to_us;
-  }
-  for (size_t i = 0; i < m->ooms.count; i++) out->items[out->count++] = m->ooms.items[i].time_us;
-  return true;
+  bool ok = true;
+  for (size_t i = 0; ok && i < samples; i++) ok = TSR__VECTOR_PUSH(out, m->ledger->time_us[i]);
+  for (size_t i = 0; ok && i < m->reserved.count; i++)
+    ok = TSR__VECTOR_PUSH(out, m->reserved.items[i].time_us);
+  for (size_t i = 0; ok && i < m->ranges.count; i++)
+    ok = TSR__VECTOR_PUSH(out, m->ranges.items[i].from_us) &&
+         TSR__VECTOR_PUSH(out, m->ranges.items[i].to_us);
+  for (size_t i = 0; ok && i < m->ooms.count; i++)
+    ok = TSR__VECTOR_PUSH(out, m->ooms.items[i].time_us);
+  return ok;
 }
 
 static int compare_times(const void *a, const void *b) {
