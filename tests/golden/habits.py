@@ -62,6 +62,21 @@ def training(steps=3, layers=12, kept_of_last=0):
     return run
 
 
+def blocks(inner, outer=(10, 20), loop=12, layers=6):
+    """Training of a model whose forward calls each block on the line `loop`, and allocates on the lines `outer` itself. `inner`: for
+    each tensor that a block keeps, its frames from there on."""
+    run = Run(UNIT)
+    model = [*MAIN, at(40), CALL]
+    for _ in range(3):
+        made = [run.take([*model, at(line, 'forward', '/work/model.py')]) for line in outer[:1]]
+        for _ in range(layers):
+            made += [run.take([*model, at(loop, 'forward', '/work/model.py'), *frames]) for frames in inner]
+        made += [run.take([*model, at(line, 'forward', '/work/model.py')]) for line in outer[1:]]
+        run.backward([*MAIN, at(41)], made)
+        run.optimize([*MAIN, at(42)])
+    return run
+
+
 def kept_outputs(steps=4, layers=12, drops=False):
     """Each step's outputs, a few large tensors, live until those of the next step are made, or only for the step."""
     run, outputs = Run(UNIT), []

@@ -11,6 +11,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+from runs import CALL, MAIN, Run, at
 from support import cases, real
 
 MADE = ('train', 'leaky', 'two-devices', 'oom', 'oom-pieces', 'oom-elsewhere', 'oom-pending',
@@ -86,6 +87,38 @@ def test_lock(tessera, work, path):
     smaller = re.sub(r'^peak \d+', 'peak 1', text, flags=re.M)
     lock.write_text(smaller, encoding='utf-8')
     tessera.output('check', '--lock', lock, path, status=1)
+
+
+def grown(layers):
+    """Training of a model whose file has several methods `forward`: the head's one tensor is larger than each of the blocks', of which
+    there are more."""
+    run = Run(1 << 20)
+    for _ in range(3):
+        made = [run.take([*MAIN, at(40), CALL, at(60, 'forward', '/work/model.py')], 8 << 20)]
+        made += [run.take([*MAIN, at(40), CALL, at(50, 'forward', '/work/model.py'), CALL, at(30, 'forward', '/work/model.py')], 2 << 20)
+                 for _ in range(layers)]
+        run.backward([*MAIN, at(41)], made)
+        run.optimize([*MAIN, at(42)])
+    return run
+
+
+def test_line(tessera, work):
+    """A function is shown by the line that holds most of it, in every format: one larger allocation elsewhere has not grown."""
+    lock, path = work / 'memory.lock', work / 'run.pickle'
+    lock.unlink(missing_ok=True)
+    grown(8).write(path)
+    tessera.output('check', '--lock', lock, '--update', path)
+    grown(12).write(path)
+    answer = tessera.json('check', '--lock', lock, path, status=1)
+    cause = next(cause for result in answer['results'] if result['category'] == 'activation' for cause in result['causes'])
+    assert cause['name'] == 'model.py:forward' and cause['peak_bytes'] == 32 << 20
+    assert cause['frame']['line'] == 30 and cause['frames'][0]['line'] == 30
+    for how in ('text', 'markdown', 'junit'):
+        text = tessera.output('check', '--lock', lock, '--format', how, path, status=1)
+        assert 'model.py:30 forward' in text and 'model.py:60' not in text, how
+    run, = json.loads(tessera.output('check', '--lock', lock, '--format', 'sarif', path, status=1))['runs']
+    lines = {place['physicalLocation']['region']['startLine'] for result in run['results'] for place in result['locations']}
+    assert 30 in lines and 60 not in lines
 
 
 def sarif_location(location, path):

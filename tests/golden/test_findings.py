@@ -6,9 +6,9 @@ checkpoints.
 """
 import re
 
-from habits import (UNIT, accumulated, attending, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, late_training, leaking,
+from habits import (UNIT, accumulated, attending, blocks, caching, died, forwards, gradients_kept, growing, hidden_states, kept_outputs, late, late_training, leaking,
                     library, one_moment, retrained, states, training, uneven, unfinished)
-from runs import MAIN, Run, at
+from runs import CALL, MAIN, TORCH, Run, at
 from support import cases, expect
 
 
@@ -76,6 +76,40 @@ def test_case(tessera, work, title):
     text = tessera.output('peak', path)
     expect('a heading', 'What to do' in text, bool(rules))
     expect('all are printed', len(re.findall('saves (about|at least) ', text)), len(rules - {'cached'}))
+
+
+def block(line, *frames):
+    return [CALL, at(line, 'forward', '/work/block.py'), *frames]
+
+
+LINEAR, NORM = ([CALL, ('forward', TORCH + f'nn/modules/{name}.py', 100)] for name in ('linear', 'normalization'))
+ATTENTION = [[CALL, at(line, 'forward', '/work/attention.py')] for line in (30, 31)]
+ADD, GELU, MUL = ([(f'at::_ops::{op}::call', '??', 0)] for op in ('add_Tensor', 'gelu', 'mul_Tensor'))
+ONE_LINE = [block(7, *frames) for frames in (NORM, LINEAR, GELU, ADD)]
+# How a model calls its blocks, the line of which that is, and that of the block's own code.
+CALLERS = {
+    'a block of several lines': (blocks([block(line) for line in (6, 7, 8)]), 12, 6),
+    'a block on one line': (blocks(ONE_LINE), 12, 7),
+    'a block on one line, in a model that does nothing else': (blocks(ONE_LINE, outer=()), 12, 7),
+    'a block on one line that calls a part of several lines': (blocks([block(7, *ATTENTION[0]), block(7, *ATTENTION[1]), *ONE_LINE]), 12, 7),
+    'a block on one line that makes most by itself': (blocks([block(7, *frames) for frames in (LINEAR, GELU, MUL, ADD)]), 12, 7),
+    'a loop that adds what the block returns': (blocks([*map(block, (6, 7, 8)), ADD], outer=()), 12, 6),
+    'a loop that calls a norm before the block': (blocks([NORM, *map(block, (6, 7, 8)), ADD]), 12, None),
+    "torch's own block": (blocks([[CALL, ('forward', TORCH + 'nn/modules/transformer.py', line)] for line in (900, 901, 902)], outer=()), 12, None),
+}
+
+
+@cases('title', CALLERS)
+def test_caller(tessera, work, title):
+    """A checkpoint goes where the block is called, which is not a line of the block."""
+    run, line, inner = CALLERS[title]
+    run.write(work / 'run.pickle')
+    found = findings(tessera, work / 'run.pickle')['checkpoint']
+    expect('the call', (found['frame']['file'], found['frame']['line']), ('/work/model.py', line))
+    if inner:
+        expect('the block', (found['block']['file'], found['block']['line']), ('/work/block.py', inner))
+    for command in ('peak', 'why'):
+        expect(command, f'the block called at model.py:{line}' in ' '.join(tessera.output(command, work / 'run.pickle').split()), True)
 
 
 def test_saved(tessera, work):

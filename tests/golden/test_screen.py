@@ -80,6 +80,18 @@ def test_screen(tessera, path):
                 assert not twice, f'at {columns}: {twice}'
 
 
+@each
+def test_categories(tessera, path):
+    """What "parameter +2" adds up stands below the table, however full the screen is, or how to see it."""
+    for columns in WIDTHS:
+        text = peak(tessera, path, columns=columns)
+        several = [int(row) for row in re.findall(r'^ +(\d+) +[\d.]+ % .* [a-z_]+ \+\d+(?:  .*)?$', text, flags=re.M)]
+        table = re.search(r'^ +#  categories\n((?: +\d+  .*\n(?: {5}.*\n)*)*)', text, flags=re.M)
+        told = [int(row) for row in re.findall(r'^ +(\d+)  \w', table[1] if table else '', flags=re.M)]
+        if len(re.findall('^Device', text, flags=re.M)) == 1:
+            assert told == several or '-v shows those of the other rows' in text and told == several[:len(told)], columns
+
+
 def rows_of(text):
     """"1, 4-6": {1, 4, 5, 6}."""
     for part in text.split(', ') if text else []:

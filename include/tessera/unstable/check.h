@@ -118,8 +118,8 @@ typedef struct tsr_check_category {
 typedef struct tsr_check_cause {
   const char *name; /* "nn_utils.py:softmax", in printable characters; owned by the answer */
   tsr_cause
-      cause; /* bytes and allocations are those at its maximum; the line is that of its largest
-              * allocation. Only causes of a failure have names, those at its maximum */
+      cause; /* bytes and allocations are those at its maximum; the line is the one that holds most of
+              * them, and the stack that of its largest allocation. Only causes of a failure have names, those at its maximum */
   int64_t peak_event;
   uint64_t bytes_at_peak; /* at the device's peak */
   bool is_locked;         /* the lock lists it */

@@ -11,10 +11,12 @@
  *   a  b  c  d       a  b  c  d       a  b  c  d         stacks a, b, c, d; n = 3
  *
  * The stacks part where the loop calls the block: the innermost frame that they share, as long as it is
- * neither torch's nor C++. */
+ * neither torch's nor C++. A block that is written on one line shares that line too, and the loop is one frame
+ * further out; see is_within_block. */
 #include "study/findings.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/map.h"
@@ -609,30 +611,154 @@ static uint32_t list_code(const tsr_snapshot *snapshot, uint32_t stack, uint32_t
   return count;
 }
 
-/* The line that calls the blocks: the innermost that all stacks have in common, but for wrappers; and the frame
- * of the block's code that it calls, of the first stack. TSR_NONE if absent. */
+/* The frame of the function that the code frame `at` of a stack, counted from the outermost, calls: code or torch's
+ * Python, but for what passes a module's call on. TSR_NONE if that line allocates by itself. */
+static uint32_t callee_of(const tsr_snapshot *snapshot, uint32_t stack, uint32_t at) {
+  tsr_stack frames = tsr_snapshot_stack(snapshot, stack);
+  uint32_t i = frames.depth, seen = 0;
+  while (i > 0 && seen <= at) seen += is_code(snapshot, frames.frames[--i]);
+  while (i-- > 0) {
+    tsr_frame frame = tsr_snapshot_frame(snapshot, frames.frames[i]);
+    tsr_text file = tsr_snapshot_string(snapshot, frame.file);
+    tsr_origin origin = tsr_frame_origin(tsr_snapshot_string(snapshot, frame.name), file);
+    bool is_python =
+        origin == TSR_ORIGIN_USER || origin == TSR_ORIGIN_LIBRARY || origin == TSR_ORIGIN_TORCH;
+    if (!is_python || tsr__path_has(file, "torch/nn/modules/module.py")) continue;
+    if (!tsr__frame_passes_on(snapshot, frames.frames[i])) return frames.frames[i];
+  }
+  return TSR_NONE;
+}
+
+static bool is_same_function(const tsr_snapshot *snapshot, uint32_t left, uint32_t right) {
+  tsr_frame a = tsr_snapshot_frame(snapshot, left), b = tsr_snapshot_frame(snapshot, right);
+  return a.name == b.name && a.file == b.file;
+}
+
+/* Whether all that a shared line calls is one function, which makes most of the bytes: the block. */
+static bool calls_one_function(const tsr__finder *f, const blocks *b, uint32_t at) {
+  uint32_t first = TSR_NONE;
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < b->group_count; i++) {
+    uint32_t callee = callee_of(f->t->snapshot, b->kept[b->groups[i].first].stack, at);
+    if (callee == TSR_NONE) continue;
+    if (first == TSR_NONE) first = callee;
+    if (!is_same_function(f->t->snapshot, first, callee)) return false;
+    bytes = tsr__sum_u64(bytes, b->groups[i].bytes);
+  }
+  return bytes > b->bytes / 2;
+}
+
+/* Whether a stack is in the call of a function that is the code frame `at` of `common`. */
+static bool is_in_call(const tsr_snapshot *snapshot, const uint32_t *common, uint32_t at,
+                       uint32_t stack) {
+  tsr_stack frames = tsr_snapshot_stack(snapshot, stack);
+  uint32_t seen = 0;
+  for (uint32_t i = frames.depth; i-- > 0;) {
+    if (!is_code(snapshot, frames.frames[i])) continue;
+    if (seen == at) return is_same_function(snapshot, frames.frames[i], common[at]);
+    if (frames.frames[i] != common[seen++]) return false;
+  }
+  return false;
+}
+
+/* The events from the first to the last of what the blocks keep. */
+static void find_span(const blocks *b, uint32_t *first, uint32_t *last) {
+  *first = UINT32_MAX, *last = 0;
+  for (size_t i = 0; i < b->group_count; i++) {
+    const kept *items = &b->kept[b->groups[i].first];
+    uint32_t end = items[b->groups[i].count - 1].birth;
+    if (items[0].birth < *first) *first = items[0].birth;
+    if (end > *last) *last = end;
+  }
+}
+
+/* Whether the function of a shared frame also allocates before or after the blocks, by a stack that is in none of them:
+ * then it runs once in a pass, and the loop is in it. */
+static bool works_outside(const tsr__finder *f, const blocks *b, const uint32_t *common,
+                          uint32_t at, bool *out) {
+  uint32_t first, last;
+  find_span(b, &first, &last);
+  size_t pass = tsr__cycle_passes_by(f->cycle, first);
+  uint32_t start = pass ? f->cycle->passes.items[pass - 1] : 0;
+  uint32_t end =
+      pass < f->cycle->passes.count ? f->cycle->passes.items[pass] : (uint32_t)f->t->events.count;
+  tsr__map seen = {0};
+  bool ok = true;
+  *out = false;
+  for (uint32_t e = first; ok && e <= last; e++)
+    if (f->t->events.action[e] == TSR_ACTION_ALLOC && f->t->events.stack[e] != TSR_NONE)
+      ok = tsr__map_put(&seen, f->t->events.stack[e], 0, NULL) != NULL;
+  for (uint32_t e = start; ok && e < end && !*out; e++) {
+    uint32_t stack = f->t->events.stack[e];
+    if (f->t->events.action[e] != TSR_ACTION_ALLOC || stack == TSR_NONE) continue;
+    if (tsr__map_find(&seen, stack)) continue;
+    *out = is_in_call(f->t->snapshot, common, at, stack);
+    ok = tsr__map_put(&seen, stack, 0, NULL) != NULL;
+  }
+  tsr__map_release(&seen);
+  return ok;
+}
+
+/* Whether the innermost shared frame is a line of the block, and not the one that calls it: it calls several functions,
+ * or makes most by itself, and its function does nothing but the blocks. Code at a module's level is in no block. */
+static bool is_within_block(const tsr__finder *f, const blocks *b, const uint32_t *common,
+                            uint32_t at, bool *out) {
+  static const char module[] = "<module>";
+  tsr_frame frame = tsr_snapshot_frame(f->t->snapshot, common[at]);
+  tsr_text name = tsr_snapshot_string(f->t->snapshot, frame.name);
+  bool is_module =
+      name.size_bytes == sizeof module - 1 && !memcmp(name.data, module, sizeof module - 1);
+  bool is_outside = false;
+  *out = false;
+  if (!at || is_module) return true;
+  if (calls_one_function(f, b, at)) return true;
+  if (!works_outside(f, b, common, at, &is_outside)) return false;
+  *out = !is_outside;
+  return true;
+}
+
+/* The code frames that all stacks of the blocks share, from the outermost. `common` has room for all of the first
+ * stack's, `all` of them; `other` for the deepest stack's. */
+static uint32_t list_shared(const tsr_snapshot *snapshot, const blocks *b, uint32_t *common,
+                            uint32_t *other, uint32_t *all) {
+  uint32_t shared = 0;
+  for (size_t i = 0; i < b->group_count; i++) {
+    uint32_t stack = b->kept[b->groups[i].first].stack, same = 0;
+    uint32_t count = list_code(snapshot, stack, i ? other : common);
+    if (!i) shared = *all = count;
+    while (i && same < shared && same < count && other[same] == common[same]) same++;
+    if (i) shared = same;
+  }
+  return shared;
+}
+
+static uint32_t drop_wrappers(const tsr_snapshot *snapshot, const uint32_t *common,
+                              uint32_t shared) {
+  while (shared && tsr__frame_passes_on(snapshot, common[shared - 1])) shared--;
+  return shared;
+}
+
+/* The line that calls the blocks, and the frame of the block's code that it calls, of the first stack. TSR_NONE if
+ * absent. */
 static bool calling_frame(const tsr__finder *f, const blocks *b, uint32_t *out, uint32_t *block) {
   const tsr_snapshot *snapshot = f->t->snapshot;
-  uint32_t deepest = 0, shared = 0, all = 0;
+  uint32_t deepest = 0, all = 0;
+  bool is_within = false;
   for (size_t i = 0; i < b->group_count; i++) {
     uint32_t depth = tsr_snapshot_stack(snapshot, b->kept[b->groups[i].first].stack).depth;
     if (depth > deepest) deepest = depth;
   }
   uint32_t *common = TSR__NEW_ARRAY(uint32_t, (size_t)deepest * 2 + 1), *other = common + deepest;
   if (!common) return false;
-  for (size_t i = 0; i < b->group_count; i++) {
-    uint32_t stack = b->kept[b->groups[i].first].stack, same = 0;
-    uint32_t count = list_code(snapshot, stack, i ? other : common);
-    if (!i) shared = all = count;
-    while (i && same < shared && same < count && other[same] == common[same]) same++;
-    if (i) shared = same;
-  }
-  while (shared && tsr__frame_passes_on(snapshot, common[shared - 1])) shared--;
+  uint32_t shared = drop_wrappers(snapshot, common, list_shared(snapshot, b, common, other, &all));
+  bool ok = !shared || is_within_block(f, b, common, shared - 1, &is_within);
+  uint32_t caller = is_within ? drop_wrappers(snapshot, common, shared - 1) : shared;
+  if (caller) shared = caller;
   *out = shared ? common[shared - 1] : TSR_NONE;
   while (shared < all && tsr__frame_passes_on(snapshot, common[shared])) shared++;
   *block = shared && shared < all ? common[shared] : TSR_NONE;
   tsr__free(common);
-  return true;
+  return ok;
 }
 
 /* Checkpointed, a block keeps its input, which is the output of the one before; and while one runs

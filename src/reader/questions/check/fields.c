@@ -15,12 +15,12 @@ static const tsr_record cause = {
         TSR__FIELD(BYTES, "locked_bytes",
                    "the lock's figure; if it is not listed, an upper bound; null without a lock",
                    .is_nullable = true),
-        TSR__PART(tsr__fields_frame, "frame", "the line of the function's largest allocation",
-                  .is_nullable = true),
+        TSR__PART(tsr__fields_frame, "frame",
+                  "the line of the function that holds most at `peak_event`", .is_nullable = true),
         TSR__PART(tsr__fields_frame, "layer", "the innermost frame of the library that it called",
                   .is_nullable = true),
         TSR__NAME_FIELDS("what the program called this memory when it held most"),
-        TSR__FRAME_FIELDS("the stack of that allocation")),
+        TSR__FRAME_FIELDS("the stack of the largest allocation of that line")),
 };
 
 static const tsr_record result = {

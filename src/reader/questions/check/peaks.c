@@ -4,7 +4,10 @@
  * over the trace tracks what each holds, and records when that is most:
  *
  *   born    accounts[cause] += bytes, categories[kind] += bytes
- *   died    the same, subtracted; `cause_of` remembers the cause of each allocation */
+ *   died    the same, subtracted; `cause_of` remembers the cause of each allocation
+ *
+ * A function has several lines, and all methods `forward` of a file are one function. A second sweep over the trace
+ * stops where each cause holds most, and takes the line that holds most of it then. */
 #include "questions/check/peaks.h"
 
 #include <assert.h>
@@ -128,10 +131,16 @@ void tsr__functions_release(tsr__functions *functions) {
 typedef struct account {
   uint64_t bytes, allocations;
   uint64_t peak_bytes, peak_allocations, bytes_at_peak;
-  uint64_t largest_bytes; /* of an allocation, */
-  uint32_t largest_stack; /* and its stack */
+  uint32_t stack; /* of the line that holds most at its peak */
   int64_t peak_event;
 } account;
+
+/* What a line (a place of stacks) holds of a category. */
+typedef struct line {
+  uint64_t bytes;
+  uint64_t largest_bytes; /* of an allocation, */
+  uint32_t stack;         /* and its stack */
+} line;
 
 typedef struct book {
   const tsr__timeline *t;
@@ -139,18 +148,17 @@ typedef struct book {
   const tsr__functions *functions;
   account *accounts;  /* by cause */
   uint32_t *cause_of; /* by allocation */
+  line *lines;        /* by place and category */
+  uint32_t *first;    /* a place of each function, or TSR_NONE */
+  uint32_t *next;     /* by place: another of its function, or TSR_NONE */
   account by_kind[TSR_CATEGORY_COUNT];
   size_t account_count;
   bool counts_blocks;
 } book;
 
-static void add(account *a, uint64_t bytes, uint32_t stack, int64_t event) {
+static void add(account *a, uint64_t bytes, int64_t event) {
   a->bytes = tsr__sum_u64(a->bytes, bytes);
   a->allocations++;
-  if (bytes > a->largest_bytes) {
-    a->largest_bytes = bytes;
-    a->largest_stack = stack;
-  }
   if (a->bytes <= a->peak_bytes) return;
   a->peak_bytes = a->bytes;
   a->peak_allocations = a->allocations;
@@ -176,8 +184,8 @@ static void enter(book *b, uint32_t allocation, int64_t event) {
   uint32_t cause = function * TSR_CATEGORY_COUNT + kind;
   assert(kind < TSR_CATEGORY_COUNT && cause < b->account_count);
   b->cause_of[allocation] = cause;
-  add(&b->accounts[cause], bytes, stack, event);
-  add(&b->by_kind[kind], bytes, stack, event);
+  add(&b->accounts[cause], bytes, event);
+  add(&b->by_kind[kind], bytes, event);
 }
 
 static void leave(book *b, uint32_t allocation) {
@@ -206,6 +214,69 @@ static int keep_book(book *b, tsr_error *error) {
   return 0;
 }
 
+/* ---- Lines ---- */
+
+static void list_places(book *b) {
+  for (uint32_t i = 0; i < b->functions->count; i++) b->first[i] = TSR_NONE;
+  for (size_t i = b->functions->places->items.count; i-- > 0;) {
+    uint32_t function = b->functions->of_place[i];
+    b->next[i] = b->first[function];
+    b->first[function] = (uint32_t)i;
+  }
+}
+
+static line *line_of(const book *b, uint32_t allocation) {
+  size_t place = tsr__place_of(b->functions->places, tsr__timeline_stack(b->t, allocation));
+  return &b->lines[place * TSR_CATEGORY_COUNT + b->categories->category[allocation]];
+}
+
+static void enter_line(book *b, uint32_t allocation) {
+  line *held = line_of(b, allocation);
+  uint64_t bytes = bytes_of(b, allocation);
+  held->bytes = tsr__sum_u64(held->bytes, bytes);
+  if (bytes <= held->largest_bytes) return;
+  held->largest_bytes = bytes;
+  held->stack = tsr__timeline_stack(b->t, allocation);
+}
+
+static void leave_line(book *b, uint32_t allocation) {
+  line *held = line_of(b, allocation);
+  held->bytes = tsr__drop_u64(held->bytes, bytes_of(b, allocation));
+}
+
+/* A cause holds most now: by which of its lines? */
+static void take_line(book *b, size_t cause) {
+  const line *most = NULL;
+  size_t kind = cause % TSR_CATEGORY_COUNT;
+  for (uint32_t i = b->first[cause / TSR_CATEGORY_COUNT]; i != TSR_NONE; i = b->next[i]) {
+    const line *held = &b->lines[(size_t)i * TSR_CATEGORY_COUNT + kind];
+    if (held->bytes && (!most || held->bytes > most->bytes)) most = held;
+  }
+  assert(most);
+  b->accounts[cause].stack = most->stack;
+}
+
+/* Needs the moments of keep_book. A cause holds most after one of its own allocations. */
+static int find_lines(book *b, tsr_error *error) {
+  tsr__sweep sweep;
+  int status = tsr__sweep_begin(b->t, &sweep, error);
+  if (status) return status;
+  list_places(b);
+  for (uint32_t i = 0; i < b->t->initial.count; i++) enter_line(b, i);
+  for (size_t i = 0; i < b->account_count; i++)
+    if (b->accounts[i].peak_bytes && b->accounts[i].peak_event < 0) take_line(b, i);
+  while (tsr__sweep_next(&sweep)) {
+    if (sweep.born != TSR_NONE) {
+      uint32_t cause = b->cause_of[sweep.born];
+      enter_line(b, sweep.born);
+      if (b->accounts[cause].peak_event == sweep.event) take_line(b, cause);
+    }
+    if (sweep.died != TSR_NONE) leave_line(b, sweep.died);
+  }
+  tsr__sweep_release(&sweep);
+  return 0;
+}
+
 /* ---- The answer ---- */
 
 int tsr__compare_check_causes(const void *a, const void *b) {
@@ -224,13 +295,13 @@ static bool tell(const book *b, tsr_check_device *device) {
   for (size_t i = 0; i < b->account_count; i++) {
     const account *a = &b->accounts[i];
     if (!a->peak_bytes) continue;
-    uint32_t place = tsr__place_of(places, a->largest_stack);
+    uint32_t place = tsr__place_of(places, a->stack);
     device->causes[device->cause_count++] =
         (tsr_check_cause){.name = b->functions->names[i / TSR_CATEGORY_COUNT],
                           .cause = {.category = (tsr_category)(i % TSR_CATEGORY_COUNT),
                                     .frame = places->items.items[place].frame,
                                     .layer = places->items.items[place].layer,
-                                    .stack = place ? a->largest_stack : TSR_NONE,
+                                    .stack = place ? a->stack : TSR_NONE,
                                     .bytes = a->peak_bytes,
                                     .allocations = a->peak_allocations},
                           .peak_event = a->peak_event,
@@ -253,12 +324,21 @@ int tsr__check_peaks(const tsr__timeline *timeline, const tsr__categories *categ
             .categories = categories,
             .functions = functions,
             .counts_blocks = counts_blocks};
+  size_t places = functions->places->items.count;
   b.account_count = (size_t)functions->count * TSR_CATEGORY_COUNT;
   b.accounts = TSR__NEW_ARRAY(account, b.account_count);
   b.cause_of = TSR__NEW_ARRAY(uint32_t, timeline->birth.count);
-  int status = b.accounts && b.cause_of ? keep_book(&b, error) : tsr__fail_memory(error);
+  b.lines = TSR__NEW_ARRAY(line, places * TSR_CATEGORY_COUNT);
+  b.first = TSR__NEW_ARRAY(uint32_t, functions->count);
+  b.next = TSR__NEW_ARRAY(uint32_t, places);
+  bool ok = b.accounts && b.cause_of && b.lines && b.first && b.next;
+  int status = ok ? keep_book(&b, error) : tsr__fail_memory(error);
+  if (!status) status = find_lines(&b, error);
   if (!status && !tell(&b, device)) status = tsr__fail_memory(error);
   tsr__free(b.accounts);
   tsr__free(b.cause_of);
+  tsr__free(b.lines);
+  tsr__free(b.first);
+  tsr__free(b.next);
   return status;
 }

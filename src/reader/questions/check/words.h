@@ -20,7 +20,7 @@ void tsr__check_sentence(tsr__buffer *out, const tsr_check_result *result);
 void tsr__check_cause_words(tsr__stack_printer *printer, tsr__buffer *out,
                             const tsr_check_device *device, const tsr_check_result *result,
                             const tsr_check_cause *cause);
-/* The function, by the line of its largest allocation, and what the program called the memory:
+/* The function, by the line that holds most of it, and what the program called the memory:
  * `nn_utils.py:6 softmax: "scores"`; or the lock's name if the snapshot does not have it. Appends to the
  * emitter's scratch. */
 void tsr__check_append_place(tsr__stack_printer *printer, const tsr_check_device *device,

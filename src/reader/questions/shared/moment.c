@@ -322,15 +322,32 @@ static void print_each(tsr__stack_printer *printer, const tsr__share_list *share
 
 /* ---- The stacks together ---- */
 
-/* What the rows of several categories hold, in at most `most_lines` lines, 0 for no limit. */
-static void print_mixed(tsr__emitter *emitter, const tsr__share_list *shares, size_t most_lines) {
-  enum { AROUND = 2 };
-  const tsr__column columns[] = {{NULL, "#", TSR__RIGHT}, {NULL, "categories", TSR__ELASTIC}};
+enum { MIXED_HEADER = 2 };
+
+static size_t count_mixed(const tsr__share_list *shares) {
   size_t mixed = 0;
-  tsr__buffer *text = &emitter->scratch;
   for (size_t i = 0; i < shares->count; i++) mixed += is_mixed(&shares->items[i]);
-  if (most_lines && mixed + AROUND > most_lines)
-    mixed = most_lines > AROUND ? most_lines - AROUND : 0;
+  return mixed;
+}
+
+/* The lines that what rows of several categories hold takes, of `most_lines`, 0 for no limit: all that it needs if that
+ * leaves half of them to the stacks, and room for one row in any case. The table of rows only counts these categories. */
+static size_t mixed_lines(const tsr__share_list *shares, size_t most_lines) {
+  size_t mixed = count_mixed(shares), needed = mixed ? mixed + MIXED_HEADER : 0;
+  size_t least = mixed == 1 ? MIXED_HEADER + 1 : MIXED_HEADER + 2;
+  if (!most_lines || needed <= most_lines / 2 || needed <= least) return needed;
+  return most_lines / 2 > least ? most_lines / 2 : least;
+}
+
+/* What the rows of several categories hold, in at most `most_lines` lines. The last one says how to see those that have
+ * no room. */
+static void print_mixed(tsr__emitter *emitter, const tsr__share_list *shares, size_t most_lines) {
+  const tsr__column columns[] = {{NULL, "#", TSR__RIGHT}, {NULL, "categories", TSR__ELASTIC}};
+  size_t all = count_mixed(shares), mixed = all;
+  tsr__buffer *text = &emitter->scratch;
+  if (mixed + MIXED_HEADER > most_lines)
+    mixed = most_lines > MIXED_HEADER + 1 ? most_lines - MIXED_HEADER - 1 : 0;
+  bool is_cut = mixed < all;
   if (!mixed) return;
   tsr__emit_space(emitter);
   tsr__emit_table(emitter, NULL, columns, sizeof columns / sizeof *columns);
@@ -345,6 +362,7 @@ static void print_mixed(tsr__emitter *emitter, const tsr__share_list *shares, si
   }
   assert(!mixed);
   tsr__emit_table_end(emitter);
+  if (is_cut) tsr__emit_printf(emitter, TSR__DIM, "  -v shows those of the other rows.");
 }
 
 void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *shares,
@@ -355,7 +373,8 @@ void tsr__print_shares(tsr__stack_printer *printer, const tsr__share_list *share
     print_each(printer, shares);
     return;
   }
-  size_t lines = tsr__print_stack_tree(printer, shares, most_lines);
-  if (!most_lines || lines < most_lines)
-    print_mixed(emitter, shares, most_lines ? most_lines - lines : 0);
+  size_t mixed = mixed_lines(shares, most_lines), lines = 0;
+  if (!most_lines || most_lines > mixed)
+    lines = tsr__print_stack_tree(printer, shares, most_lines ? most_lines - mixed : 0);
+  print_mixed(emitter, shares, most_lines > lines + mixed ? most_lines - lines : mixed);
 }
