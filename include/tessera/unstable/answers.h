@@ -395,6 +395,8 @@ typedef struct tsr_diff_side {
   tsr_moment compared;
   /* By phase, when most is allocated in it; `event` -1: it does not occur. Recomputation is part of backward. */
   tsr_moment in_phase[TSR_PHASE_COUNT];
+  bool is_stopped;      /* memory ran out for good, */
+  tsr_phase stop_phase; /* in this phase */
   char settings
       [TSR_DIFF_SETTINGS_BYTES]; /* in the syntax of PYTORCH_CUDA_ALLOC_CONF; "" = default */
 } tsr_diff_side;

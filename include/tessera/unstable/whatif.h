@@ -64,6 +64,7 @@ typedef struct tsr_whatif_device {
   uint64_t recorded_peak_reserved_bytes; /* the peak in the trace itself */
   tsr_moment recorded_peak;              /* the event after which most is allocated */
   int64_t recorded_oom_event;            /* its first oom event, or -1; */
+  bool is_end_failure; /* nothing was allocated after the last oom event: the trace ends there */
   uint64_t recorded_oom_request_bytes; /* the size of that request; and the number of oom events */
   uint64_t recorded_oom_count;
   /* What PyTorch had at the last oom event: reserved, or free on the device. 0 without one. */

@@ -17,12 +17,17 @@ static tsr_phase phase_of(const tsr__phases *phases, int64_t event) {
 int tsr__diff_phases(tsr_study *study, tsr_diff_side *side, tsr_error *error) {
   const tsr__timeline *timeline;
   const tsr__phases *phases;
+  const tsr__cycle *cycle = NULL;
   tsr__sweep sweep;
   size_t run = 0;
   for (int i = 0; i < TSR_PHASE_COUNT; i++) side->in_phase[i].event = -1;
   int status = tsr__study_timeline(study, side->device, &timeline, error);
   if (!status) status = tsr__study_phases(study, side->device, &phases, error);
+  if (!status) status = tsr__study_cycle(study, side->device, &cycle, error);
   if (status) return status;
+  tsr_step_stop stop = tsr__cycle_stop_of(tsr__cycle_stop(cycle));
+  side->is_stopped = stop.event >= 0;
+  side->stop_phase = stop.phase;
   side->phase = phase_of(phases, side->peak.event);
   status = tsr__sweep_begin(timeline, &sweep, error);
   if (status) return status;

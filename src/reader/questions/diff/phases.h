@@ -5,7 +5,7 @@
 #include "study/study.h"
 #include "tessera/unstable/answers.h"
 
-/* Fill a side's `phase` and `in_phase`; its device is there. Time is linear in events. Fails with
+/* Fill a side's `phase` and `in_phase`, and where memory ran out; its device is there. Time is linear in events. Fails with
  * TSR_ERROR_MEMORY. */
 int tsr__diff_phases(tsr_study *study, tsr_diff_side *side, tsr_error *error);
 

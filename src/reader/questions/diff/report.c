@@ -142,6 +142,15 @@ static int64_t compared_delta(const tsr_diff_device *device) {
                     device->new_side.compared.totals.allocated_bytes);
 }
 
+/* What most was allocated in a phase, or why nothing was: memory ran out before it, or the trace has none of it. */
+static tsr__cell moment_in(const tsr_diff_side *side, int phase) {
+  const tsr_moment *moment = &side->in_phase[phase];
+  if (moment->event >= 0) return tsr__bytes(moment->totals.allocated_bytes);
+  bool is_before =
+      side->is_stopped && side->stop_phase != TSR_PHASE_UNKNOWN && phase > (int)side->stop_phase;
+  return tsr__string(is_before ? "not reached" : "not recorded");
+}
+
 /* The peaks are of two phases: which, and what changed in the one that is compared. */
 static void print_phases(tsr__emitter *emitter, const tsr_diff_device *device) {
   static const tsr__column columns[] = {{NULL, "most allocated in", TSR__LEFT},
@@ -167,13 +176,9 @@ static void print_phases(tsr__emitter *emitter, const tsr_diff_device *device) {
     bool is_both = before->event >= 0 && after->event >= 0;
     if (!words || (before->event < 0 && after->event < 0)) continue;
     int64_t change = difference(before->totals.allocated_bytes, after->totals.allocated_bytes);
-    tsr__emit_row(emitter,
-                  (tsr__cell[]){tsr__string(words),
-                                before->event < 0 ? tsr__string("")
-                                                  : tsr__bytes(before->totals.allocated_bytes),
-                                after->event < 0 ? tsr__string("")
-                                                 : tsr__bytes(after->totals.allocated_bytes),
-                                tsr__string(is_both ? format_delta(change, delta) : "")});
+    tsr__emit_row(emitter, (tsr__cell[]){tsr__string(words), moment_in(&device->old_side, i),
+                                         moment_in(&device->new_side, i),
+                                         tsr__string(is_both ? format_delta(change, delta) : "")});
     tsr__emit_row_end(emitter);
   }
   tsr__emit_table_end(emitter);

@@ -263,8 +263,10 @@ static void note_recorded_oom(const tsr__timeline *timeline, tsr_whatif_device *
   int64_t last = -1;
   out->recorded_oom_event = -1;
   for (uint64_t i = 0; i < events->count; i++) {
+    if (events->action[i] == TSR_ACTION_ALLOC) out->is_end_failure = false;
     if (events->action[i] != TSR_ACTION_OOM) continue;
     last = (int64_t)i;
+    out->is_end_failure = true;
     if (out->recorded_oom_count++) continue;
     out->recorded_oom_event = (int64_t)i;
     out->recorded_oom_request_bytes = events->size[i];

@@ -127,14 +127,21 @@ static void append_past_failure(tsr__buffer *out, const tsr_whatif_device *devic
   const tsr_whatif_run *best = &device->runs[0];
   size_t fitting = 0;
   while (fitting < device->run_count && !device->runs[fitting].is_out_of_memory) fitting++;
+  if (device->is_end_failure) tsr__buffer_text(out, "the trace ends where memory ran out. ");
   tsr__buffer_printf(
       out,
-      "%s of %s configurations serve every recorded request in %s, with the one that failed; %s "
-      "reserves least, %s at its peak. What the program would have asked for after it is not in "
-      "the trace.",
+      "%s of %s configurations serve %s in %s, the failed request included; %s reserves least, %s "
+      "at "
+      "its peak. ",
       tsr__format_count(fitting, first), tsr__format_count(device->run_count, second),
+      device->is_end_failure ? "what was asked for until then" : "every recorded request",
       tsr__format_size(device->capacity_bytes, size), settings_text(best, name),
       tsr__format_size(best->peak.totals.reserved_bytes, peak));
+  tsr__buffer_text(
+      out,
+      device->is_end_failure
+          ? "That does not mean that the run fits: `tessera why` weighs what it needs after that."
+          : "What the program would have asked for if none had failed is not in the trace.");
 }
 
 static void print_verdict(tsr__emitter *emitter, const tsr_whatif_device *device) {
@@ -225,6 +232,8 @@ static void emit_run(tsr__emitter *emitter, const tsr_whatif_device *device,
 }
 
 static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bool has_capacity) {
+  bool is_cut = device->is_end_failure && !device->runs[0].is_out_of_memory;
+  const char *fits = !has_capacity ? NULL : is_cut ? "fits so far" : "fits";
   const tsr__column columns[] = {
       {"settings", "settings", TSR__WRAPPED},
       {NULL, "", TSR__LEFT},
@@ -232,7 +241,7 @@ static void emit_runs(tsr__emitter *emitter, const tsr_whatif_device *device, bo
       {NULL, device->doubt == TSR_WHATIF_COMPARABLE ? "saved" : NULL, TSR__RIGHT},
       {"waste_bytes", NULL, TSR__RIGHT},
       {NULL, "free there", TSR__SPARE},
-      {NULL, has_capacity ? "fits" : NULL, TSR__LEFT},
+      {NULL, fits, TSR__LEFT},
   };
   if (tsr__emitter_is_text(emitter) && !is_answered(device)) return;
   tsr__emit_table(emitter, "runs", columns, sizeof columns / sizeof *columns);
