@@ -264,7 +264,7 @@ static void emit_holders(tsr__stack_printer *printer, const tsr_pools_device *de
                                  {NULL, "segments", TSR__RIGHT},
                                  {NULL, "blocks", TSR__RIGHT},
                                  {NULL, "bytes", TSR__RIGHT},
-                                 {NULL, "free, shared", TSR__SPARE},
+                                 {NULL, "shared", TSR__RIGHT},
                                  {NULL, any_private(device) ? "pool" : NULL, TSR__LEFT},
                                  {NULL, "kept by blocks from", TSR__ELASTIC}};
   tsr__row_names names;
