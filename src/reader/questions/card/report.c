@@ -463,8 +463,8 @@ static void print_overlap(tsr__emitter *emitter, const tsr_card_use *use) {
       [TSR_CARD_OVERLAP_NONE] = "",
       [TSR_CARD_OVERLAP_MOMENTS] = "samples of different moments are added here",
       [TSR_CARD_OVERLAP_FIRST] =
-          "what a library or a group takes was measured around its first use, "
-          "where other parts grew too",
+          ("what a library or a group takes was measured around its first use, "
+           "where other parts grew too"),
       [TSR_CARD_OVERLAP_COUNTERS] = "the counters are read one after another, and may overlap"};
   if (use->overlap == TSR_CARD_OVERLAP_NONE) return;
   int64_t twice = -sum_of(use, TSR_CARD_PEAK, TSR_CARD_TWICE);
