@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     tsr_outside out;
     require(tsr__outside_of(&question, &out, &error) == 0, "a card has an answer");
     require(out.whole.low_bytes <= out.whole.high_bytes, "a range is in order");
-    require(out.share_bytes > 0 && out.share_bytes < gpu->visible_bytes, "something is left");
+    require(out.share_bytes > 0 && out.share_bytes < (double)gpu->visible_bytes, "something is left");
     require(out.share_bytes + out.whole.high_bytes == out.visible_bytes, "and it adds up");
     question.gpu = NULL;
     require(tsr__outside_of(&question, &out, &error) == 0 && out.share_bytes, "or a size");
