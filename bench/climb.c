@@ -413,7 +413,7 @@ int main(int argc, char **argv) {
   *now = *best;
   uint64_t since = 0;
   bool is_all = strcmp(argv[7], "all") == 0;
-  c->most = 3000000;
+  c->most = 1000000;
   if (is_all) best_s = exhaust(c, best, best_s);
   while (!is_all && c->measured < tries) {
     *try = *now;
