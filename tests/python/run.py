@@ -53,8 +53,9 @@ def environment(work):
     status, output = call(*pip, *TOOLS)
     if status:
         raise Unreachable(output.strip().splitlines()[-1] if output.strip() else 'pip failed')
-    for extra in EXTRAS:  # one that is not made for this Python costs only itself
-        call(*pip, '--only-binary', ':all:', extra)
+    if call(*pip, '--only-binary', ':all:', *EXTRAS)[0]:
+        for extra in EXTRAS:  # one that is not made for this Python costs only itself
+            call(*pip, '--only-binary', ':all:', extra)
     stamp.write_text(wanted)
     return python
 
