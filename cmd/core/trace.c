@@ -190,6 +190,18 @@ static int trace_config(cli_session *session, const char *path, const descriptio
   return status ? status : cli_trace_config(session, path, config->text, config->size_bytes, out);
 }
 
+/* Whether a file's beginning has a null byte, which Python refuses in a program, and is neither of what Python runs besides: an
+ * archive and compiled code. A snapshot is such a file. */
+static bool is_binary(const char *path) {
+  char head[4096];
+  const char *ending = strrchr(path, '.');
+  FILE *file = cli_open_text(path, CLI_TEXTFILE_REGULAR);
+  size_t size = file ? fread(head, 1, sizeof head, file) : 0;
+  if (file) (void)fclose(file);
+  bool is_archive = size > 2 && (!memcmp(head, "PK", 2) || !memcmp(head, "#!", 2));
+  return memchr(head, 0, size) && !is_archive && !(ending && strcmp(ending, ".pyc") == 0);
+}
+
 static int trace_script(cli_session *session, cli_traced *out) {
   const cli_options *options = session->options;
   const char *name = options->operands[0], *ending = strrchr(name, '.');
@@ -201,6 +213,14 @@ static int trace_script(cli_session *session, cli_traced *out) {
   }
   if (!tsr_params_flag(options->own, "module") && access(options->operands[0], R_OK)) {
     cli_say_no_model(options->operands[0], strerror(errno));
+    return CLI_INPUT;
+  }
+  if (!tsr_params_flag(options->own, "module") && is_binary(name)) {
+    cli_say(NULL,
+            "%s: not a Python script: it has null bytes; trace takes a training script or a "
+            "config.json, and `tessera info "
+            "FILE` reads a snapshot",
+            name);
     return CLI_INPUT;
   }
   return cli_trace_script(session, options->operands[0], (const char *const *)options->operands + 1,
