@@ -748,7 +748,7 @@ class Request(Record):
     frames: Tuple[Frame, ...]
 
 
-class OutsidePart(Record):
+class HeldOutside(Record):
     """Who holds a part of the card outside PyTorch."""
     kind: str
     name: Optional[str]
@@ -849,7 +849,7 @@ class WhyDevice(Device):
     capacity_bytes: Optional[int]
     capacity_from: Optional[str]
     outside_bytes: Optional[int]
-    outside: Tuple[OutsidePart, ...]
+    outside: Tuple[HeldOutside, ...]
     asleep_bytes: int
     outside_time_us: Optional[int]
     outside_causes: Tuple[OutsideCause, ...]

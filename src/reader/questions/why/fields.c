@@ -157,7 +157,7 @@ static const tsr_record advice = {
 };
 
 static const tsr_record outside = {
-    .name = "OutsidePart",
+    .name = "HeldOutside",
     .about = "Who holds a part of the card outside PyTorch.",
     TSR__FIELDS(
         TSR__FIELD(TEXT, "kind",
