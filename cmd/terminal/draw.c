@@ -241,7 +241,7 @@ static bool describe_lack(const terminal_track *t, char line[LINE_BYTES]) {
   return true;
 }
 
-/* How much of a moment is said. */
+/* The words about a moment, from all of them to the fewest. */
 typedef enum moment_words {
   WHOLE,
   NO_ANNOTATION,
