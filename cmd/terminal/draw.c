@@ -101,50 +101,88 @@ static void draw_foot(const terminal_model *m, terminal_span span) {
 
 /* ---- Marks ---- */
 
+/* The columns of the line of marks that are in use. Signs come first, then the peak's words, then the steps': words go where
+ * nothing is, with a blank to what is next to them, or are left out. */
+typedef struct mark_line {
+  bool is_used[TERMINAL_COLUMNS_MAX];
+  uint32_t columns;
+} mark_line;
+
+static bool is_free(const mark_line *line, uint32_t from, uint32_t width) {
+  if (from > line->columns || width > line->columns - from) return false;
+  uint32_t end = from + width < line->columns ? from + width + 1 : line->columns;
+  for (uint32_t i = from ? from - 1 : 0; i < end; i++)
+    if (line->is_used[i]) return false;
+  return true;
+}
+
+static void use(mark_line *line, uint32_t from, uint32_t width) {
+  for (uint32_t i = from; i < from + width && i < line->columns; i++) line->is_used[i] = true;
+}
+
 /* Numbers of steps where they begin, if there is room between them. */
-static void draw_steps(const terminal_model *m, const terminal_track *t, terminal_span span) {
+static void draw_steps(const terminal_model *m, const terminal_track *t, terminal_span span,
+                       mark_line *line) {
   const tsr_view_device *d = t->device;
-  uint32_t free_from = 0, column;
+  bool is_first = true;
   for (size_t i = 0; i < d->range_count; i++) {
     char text[TERMINAL_NUMBER_BYTES];
+    uint32_t column;
     if (d->ranges[i].kind != TSR_VIEW_STEP) continue;
-    if (!terminal_chart_column(m, d->ranges[i].born, span.columns, &column) || column < free_from)
-      continue;
-    (void)snprintf(text, sizeof text, "%s %" PRIu32, free_from ? "" : "step", d->ranges[i].name);
-    const char *words = free_from ? text + 1 : text;
+    if (!terminal_chart_column(m, d->ranges[i].born, span.columns, &column)) continue;
+    (void)snprintf(text, sizeof text, "%s%" PRIu32, is_first ? "step " : "", d->ranges[i].name);
+    uint32_t width = 1 + (uint32_t)strlen(text);
+    if (!is_free(line, column, width)) continue;
     terminal_sign(part_after(span, column), 0x2575, '\'', muted);
-    uint32_t used = terminal_words(part_after(span, column + 1), words, muted);
-    free_from = column + used + 3;
+    (void)terminal_words(part_after(span, column + 1), text, muted);
+    use(line, column, width + 1);
+    is_first = false;
   }
 }
 
-static void draw_peak(const terminal_model *m, const terminal_track *t, terminal_span span) {
+/* To the right of its sign, and of signs that follow it closely; or else to the left. */
+static void draw_peak(const terminal_track *t, uint32_t column, terminal_span span,
+                      mark_line *line) {
+  enum { CLOSE = 6 };
   char text[LINE_BYTES], size[TERMINAL_NUMBER_BYTES];
-  uint32_t column;
-  if (!terminal_chart_column(m, t->device->peak, span.columns, &column)) return;
   (void)snprintf(text, sizeof text, "peak %s",
                  tsr_size_text(t->device->peak_totals.allocated_bytes, size, sizeof size));
-  uint32_t width = (uint32_t)strlen(text);
-  bool is_right = column + 2 + width <= span.columns;
-  if (is_right) (void)terminal_words(part_after(span, column + 1), " ", plain);
-  if (is_right || column >= width + 1)
-    (void)terminal_words(part_after(span, is_right ? column + 2 : column - width - 1), text, bold);
-  terminal_sign(part_after(span, column), 0x25bc, 'v', bold);
+  uint32_t width = (uint32_t)strlen(text), at = column + 2;
+  while (at < column + CLOSE && !is_free(line, at, width)) at++;
+  if (!is_free(line, at, width)) {
+    at = column > width ? column - width - 1 : 0;
+    while (at && at + width + CLOSE > column && !is_free(line, at, width)) at--;
+  }
+  if (!is_free(line, at, width)) return;
+  (void)terminal_words(part_after(span, at), text, bold);
+  use(line, at, width);
 }
 
 static void draw_marks(const terminal_model *m, const terminal_track *t, terminal_span span) {
   const tsr_view_device *d = t->device;
-  uint32_t column;
-  draw_steps(m, t, span);
-  draw_peak(m, t, span);
+  mark_line line = {.columns =
+                        span.columns < TERMINAL_COLUMNS_MAX ? span.columns : TERMINAL_COLUMNS_MAX};
+  uint32_t column, peak = 0;
+  bool has_peak = terminal_chart_column(m, d->peak, span.columns, &peak);
+  if (has_peak) {
+    terminal_sign(part_after(span, peak), 0x25bc, 'v', bold);
+    use(&line, peak, 1);
+  }
   for (size_t i = 0; i < d->mark_count; i++)
-    if (terminal_chart_column(m, d->marks[i].moment, span.columns, &column))
-      terminal_sign(part_after(span, column), d->marks[i].action == TSR_ACTION_OOM ? '!' : 's',
-                    d->marks[i].action == TSR_ACTION_OOM ? '!' : 's',
-                    d->marks[i].action == TSR_ACTION_OOM ? alarm : muted);
+    if (terminal_chart_column(m, d->marks[i].moment, span.columns, &column)) {
+      bool is_failure = d->marks[i].action == TSR_ACTION_OOM;
+      if (!is_failure && has_peak && column == peak) continue;
+      terminal_sign(part_after(span, column), is_failure ? '!' : 's', is_failure ? '!' : 's',
+                    is_failure ? alarm : muted);
+      use(&line, column, 1);
+    }
   if (m->has_mark && &m->tracks[m->mark_track] == t &&
-      terminal_chart_column(m, m->mark_moment, span.columns, &column))
+      terminal_chart_column(m, m->mark_moment, span.columns, &column)) {
     terminal_sign(part_after(span, column), 'A', 'A', accent);
+    use(&line, column, 1);
+  }
+  if (has_peak) draw_peak(t, peak, span, &line);
+  draw_steps(m, t, span, &line);
 }
 
 /* ---- The chosen moment, in words ---- */
@@ -163,7 +201,8 @@ static const tsr_view_range *range_at(const tsr_view_device *d, tsr_view_range_k
 }
 
 /* "step 3, backward, in forward_pass". */
-static void add_ranges(const terminal_model *m, const terminal_track *t, char line[LINE_BYTES]) {
+static void add_ranges(const terminal_model *m, const terminal_track *t, bool has_annotations,
+                       char line[LINE_BYTES]) {
   const tsr_snapshot *snapshot = m->files[t->file].snapshot;
   const tsr_view_range *step = range_at(t->device, TSR_VIEW_STEP, t->moment);
   const tsr_view_range *phase = range_at(t->device, TSR_VIEW_PHASE, t->moment);
@@ -178,7 +217,7 @@ static void add_ranges(const terminal_model *m, const terminal_track *t, char li
   }
   if (phase && phase->name != TSR_PHASE_UNKNOWN)
     add(line, step ? ", " : "  ", tsr_phase_name((tsr_phase)phase->name));
-  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+  for (size_t i = 0; has_annotations && i < sizeof texts / sizeof *texts; i++) {
     const tsr_view_range *range = range_at(t->device, texts[i].kind, t->moment);
     if (!range) continue;
     tsr_text name = tsr_snapshot_string(snapshot, range->name);
@@ -202,22 +241,43 @@ static bool describe_lack(const terminal_track *t, char line[LINE_BYTES]) {
   return true;
 }
 
-static void describe_moment(const terminal_model *m, const terminal_track *t,
+/* The words about a moment, from all of them to the fewest. */
+typedef enum moment_words {
+  WHOLE,
+  NO_ANNOTATION,
+  NO_COUNT,
+  NO_OPERATION,
+  NUMBER_ONLY
+} moment_words;
+
+static void describe_moment(const terminal_model *m, const terminal_track *t, moment_words words,
                             char line[LINE_BYTES]) {
-  char text[LINE_BYTES / 2], a[TERMINAL_NUMBER_BYTES], b[TERMINAL_NUMBER_BYTES];
+  char text[LINE_BYTES / 2], number[TERMINAL_NUMBER_BYTES], count[TERMINAL_NUMBER_BYTES];
   const tsr_snapshot *snapshot = m->files[t->file].snapshot;
   line[0] = '\0';
   if (describe_lack(t, line)) return;
+  terminal_count_text(t->device->event_count, count);
   if (t->moment) {
-    (void)snprintf(line, LINE_BYTES, "event %s of %s", terminal_count_text(t->moment - 1, a),
-                   terminal_count_text(t->device->event_count, b));
+    bool has_count = words < NO_COUNT;
+    (void)snprintf(line, LINE_BYTES, "event %s%s%s", terminal_count_text(t->moment - 1, number),
+                   has_count ? " of " : "", has_count ? count : "");
     terminal_event_text(snapshot, t->device->device, (int64_t)t->moment - 1, text, sizeof text);
-    add(line, ": ", text);
+    if (words < NO_OPERATION) add(line, ": ", text);
   } else {
-    (void)snprintf(line, LINE_BYTES, "before the first of %s events",
-                   terminal_count_text(t->device->event_count, b));
+    (void)snprintf(line, LINE_BYTES,
+                   words < NO_COUNT ? "before the first of %s events" : "before the first event",
+                   count);
   }
-  add_ranges(m, t, line);
+  if (words < NUMBER_ONLY) add_ranges(m, t, words < NO_ANNOTATION, line);
+}
+
+/* As much of it as fits. */
+static void describe_in(const terminal_model *m, const terminal_track *t,
+                        const terminal_traits *traits, uint32_t columns, char line[LINE_BYTES]) {
+  for (int words = WHOLE; words <= NUMBER_ONLY; words++) {
+    describe_moment(m, t, (moment_words)words, line);
+    if (terminal_width(traits, (tsr_text){line, strlen(line)}) <= columns) return;
+  }
 }
 
 /* Append words to a line, unless it would become wider than `columns`. */
@@ -272,14 +332,16 @@ static void draw_axis(const terminal_model *m, terminal_span span) {
   uint32_t column;
   terminal_words_right(terminal_part(span, 0, LABEL_COLUMNS - 1), "event", muted);
   span = part_after(span, LEFT);
+  bool has_moment = terminal_chart_column(m, t->moment, span.columns, &column);
   if (m->to > m->from + 1) {
     (void)snprintf(text, sizeof text, "%s",
                    m->from ? terminal_count_text(m->from - 1, number) : "-1");
-    (void)terminal_words(span, text, muted);
-    terminal_words_right(span, terminal_count_text(m->to - 2, number), muted);
+    if (!has_moment || column >= strlen(text)) (void)terminal_words(span, text, muted);
+    terminal_count_text(m->to - 2, number);
+    if (!has_moment || column + strlen(number) < span.columns)
+      terminal_words_right(span, number, muted);
   }
-  if (terminal_chart_column(m, t->moment, span.columns, &column))
-    terminal_sign(part_after(span, column), 0x25b2, '^', accent);
+  if (has_moment) terminal_sign(part_after(span, column), 0x25b2, '^', accent);
 }
 
 static int draw_pane(const terminal_model *m, size_t file, terminal_grid *grid, uint32_t row,
@@ -308,9 +370,11 @@ static void draw_side(const terminal_model *m, size_t file, terminal_span span) 
     (void)snprintf(text, sizeof text, "found %s", tsr_size_text(t->shares.bytes, a, sizeof a));
     add(line, ", ", text);
   }
-  describe_moment(m, t, text);
+  span = part_after(span, used + 2);
+  uint32_t width = (uint32_t)strlen(line) + 2;
+  describe_in(m, t, span.grid->traits, span.columns > width ? span.columns - width : 0, text);
   add(line, "  ", text);
-  (void)terminal_words(part_after(span, used + 2), line, is_active ? plain : muted);
+  (void)terminal_words(span, line, is_active ? plain : muted);
 }
 
 /* ---- The whole ---- */
@@ -343,7 +407,7 @@ static int draw_screen(terminal_model *m, terminal_grid *grid) {
   draw_axis(m, terminal_part(terminal_row(grid, row++), 0, grid->columns - 1));
   if (m->file_count == 1) {
     const terminal_track *t = &m->tracks[m->active];
-    describe_moment(m, t, line);
+    describe_in(m, t, grid->traits, grid->columns - 2, line);
     (void)terminal_words(part_after(terminal_row(grid, row++), 1), line, bold);
     describe_bytes(t, line, grid->columns - 2);
     (void)terminal_words(part_after(terminal_row(grid, row++), 1), line, plain);

@@ -1157,8 +1157,9 @@ def _resolve(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], olde
             freed.add(item[1])
     for item in out.items:
         if item[0] == 'new' and item[1] not in freed:
-            raise TraceError(f'each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
-                             f'{recorder.line_of(item[2])}')
+            raise TraceError(f'cannot be traced: each step keeps a tensor of {recorder.bytes[out.slots[item[1]]]:,} bytes for good, made at '
+                             f'{recorder.line_of(item[2])}, and a trace needs steps that hold the same. To collect a loss, keep '
+                             'loss.detach().cpu(), or loss.item() with value=1 (--value 1), instead')
 
 
 def _drop(recorder: _Recorder, out: _Instructions, twin: Dict[int, int], number: int) -> List[Any]:

@@ -288,6 +288,41 @@ def check_two_files(runner):
         end_job(job)
 
 
+def crowded_run():
+    """Steps and failures close to the peak, whose signs and words have to share a line."""
+    run, state = fixtures.Run(), []
+    device = run.devices[0]
+    for step in range(8):
+        run.step(device, step, state)
+        if step in (2, 3):
+            at = run.stacks(('forward', '/work/model.py', 40))
+            device.event('oom', 1 << 20, 1 << 30, at)
+            large = device.alloc((60 + step) << 20, at)
+            device.event('snapshot', 0, 0, at)
+            device.free(large, at)
+    return run.snapshot()
+
+
+def check_words_of_the_marks_do_not_touch(runner):
+    """At 80 columns: a blank is between all words above a timeline, and the lines of two files are not cut."""
+    fixtures.write(runner.folder / 'crowded.pickle', crowded_run())
+    words = re.compile(r"^ *(first|second)?(?: +(?:[\u25bc!sA]+|\u2575?(?:step )?\d+|peak \d+\.\d\d MiB))+ *$")
+    for names in (['crowded.pickle'], ['crowded.pickle', 'oom.pickle']):
+        with runner.job(*names, rows=24, columns=80) as job:
+            open_job(job)
+            job.wait(lambda screen: len(re.findall(r'peak \d', screen.text())) == len(names), names)
+            lines = job.screen.lines()
+            marks = [line for line in lines if '\u25bc' in line]
+            tap.expect('lines of marks', len(marks), len(names))
+            for line in marks:
+                assert words.match(line) and 'peak' in line, line
+            if len(names) == 2:
+                moments = [line for line in lines if '.pickle' in line and 'event' in line]
+                assert len(moments) == 2 and not any('\u2026' in line for line in moments), moments
+                assert all(re.search(r' of [\d.]+ MiB  event \d+', line) for line in moments), moments
+            end_job(job)
+
+
 def check_a_mark_is_compared_with(runner):
     with runner.job('train.pickle') as job:
         open_job(job)

@@ -172,7 +172,8 @@ def faults():
 
     for step, expected in (
             (lambda: run().item(), 'graphs.py:'), (lambda: run().item(), 'needs the value of a tensor'),
-            (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'for good'),
+            (lambda: run(device='cpu'), "mixes tensors on 'cpu'"), (lambda: kept.append(run()), 'cannot be traced: each step keeps a tensor of 4 bytes for good'),
+            (lambda: kept.append(run()), 'keep loss.detach().cpu(), or loss.item()'),
             (lambda: run(next(sizes)), 'differ'), (lambda: recorded(rows(4)), 'CUDA graphs'),
             (lambda: torch.nn.LSTM(8, 8, device='cuda')(rows(4)), 'calls lstm of cuDNN'),
             (lambda: torch.func.grad(torch.sum)(rows(4)), 'torch.func'), (run, 'nothing'),
