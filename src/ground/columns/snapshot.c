@@ -30,6 +30,10 @@ const tsr__flat_device *tsr__snapshot_flat(const tsr_snapshot *snapshot, uint32_
   return NULL;
 }
 
+bool tsr__snapshot_is_flat(const tsr_snapshot *snapshot) {
+  return snapshot->flat.count > 0;
+}
+
 const uint32_t *tsr_snapshot_gpus(const tsr_snapshot *snapshot, size_t *count) {
   const uint32_t *devices = tsr_snapshot_devices(snapshot, count);
   while (*count && devices[*count - 1] >= TSR_DEVICE_CPU) --*count;

@@ -267,6 +267,8 @@ const tsr__value *tsr__snapshot_initial_blocks(const tsr_snapshot *snapshot, uin
 
 /* What the file has of a device besides its events, if that is a flat list; else NULL. */
 const tsr__flat_device *tsr__snapshot_flat(const tsr_snapshot *snapshot, uint32_t device);
+/* Whether the file is a flat list for any device. */
+bool tsr__snapshot_is_flat(const tsr_snapshot *snapshot);
 
 /* An allocator setting that is a text; empty if absent. */
 tsr_text tsr__snapshot_setting_text(const tsr_snapshot *snapshot, const char *key);

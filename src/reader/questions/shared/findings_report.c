@@ -84,7 +84,7 @@ const char *tsr__how_to_record(const tsr_snapshot *snapshot) {
     return "The profile lists live arrays at one moment. The peak of a run, and temporaries of "
            "XLA, are "
            "not in it.";
-  if (snapshot->flat.count) return "The file lists hardly any allocations.";
+  if (tsr__snapshot_is_flat(snapshot)) return "The file lists hardly any allocations.";
   return "The file shows one moment. For a trace, call torch.cuda.memory._record_memory_history() "
          "before the model is made and _dump_snapshot() later, or run the job in `with "
          "tessera.record():`.";
