@@ -310,7 +310,8 @@ def check_words_of_the_marks_do_not_touch(runner):
     for names in (['crowded.pickle'], ['crowded.pickle', 'oom.pickle']):
         with runner.job(*names, rows=24, columns=80) as job:
             open_job(job)
-            job.wait(lambda screen: len(re.findall(r'peak \d', screen.text())) == len(names), names)
+            job.wait(lambda screen: len(re.findall(r'peak \d', screen.text())) == len(names)
+                     and sum('\u25bc' in line for line in screen.lines()) == len(names), names)
             lines = job.screen.lines()
             marks = [line for line in lines if '\u25bc' in line]
             tap.expect('lines of marks', len(marks), len(names))
