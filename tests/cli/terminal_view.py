@@ -306,8 +306,9 @@ def crowded_run():
 def check_words_of_the_marks_do_not_touch(runner):
     """At 80 columns: a blank is between all words above a timeline, and the lines of two files are not cut."""
     fixtures.write(runner.folder / 'crowded.pickle', crowded_run())
+    fixtures.write(runner.folder / 'early.pickle', fixtures.out_of_memory())
     words = re.compile(r"^ *(first|second)?(?: +(?:[\u25bc!sA]+|\u2575?(?:step )?\d+|peak \d+\.\d\d MiB))+ *$")
-    for names in (['crowded.pickle'], ['crowded.pickle', 'oom.pickle']):
+    for names in (['crowded.pickle'], ['crowded.pickle', 'early.pickle']):
         with runner.job(*names, rows=24, columns=80) as job:
             open_job(job)
             job.wait(lambda screen: len(re.findall(r'peak \d', screen.text())) == len(names)
