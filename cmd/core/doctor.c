@@ -157,7 +157,7 @@ static int explain(cli_session *session, const cli_tracer *tracer, const cli_tra
 
 /* ---- the answer of Python ---- */
 
-/* The two numbers after the first word. False if they are none, or too large. */
+/* The two numbers after the first word. False if they are not numbers, or too large. */
 static bool read_sizes(const cli_traced *traced, unsigned long *failed, size_t *answer_bytes) {
   char *end = NULL;
   *failed = strtoul(traced->note, &end, 10);

@@ -41,7 +41,7 @@ def load(path: str) -> List[Dict[str, Any]]:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get('schema') != SCHEMA:
-        raise Unreadable('it is no file of this version of tessera')
+        raise Unreadable('this version of tessera did not write it')
     devices = document.get('devices')
     if not isinstance(devices, list) or not all(isinstance(device, dict) for device in devices):
         raise Unreadable('its devices are no list of objects')

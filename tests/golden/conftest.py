@@ -65,7 +65,7 @@ def pytest_sessionstart():
     for name in ('COLUMNS', 'LINES'):
         os.environ.pop(name, None)
         os.unsetenv(name)
-    os.environ['TESSERA_MACHINE'] = ''  # what was measured on this machine is none of the tests' business
+    os.environ['TESSERA_MACHINE'] = ''  # tests do not depend on what was measured on this machine
 
 
 # ---- which tests run, and what is printed ----

@@ -164,7 +164,7 @@ def test_csv_is_linear(tessera, work):
 # ---- pprof ----
 
 def test_moment(tessera, work):
-    """A profile of live arrays is one moment, and peak says so."""
+    """A profile of live arrays is one moment, and the text of peak contains that."""
     path = work / 'moment.prof'
     state = allocations.State(2)
     state.samples = [(2, 200, (('f', 'a.py', 3),), 'buffer', 'cuda:0'), (1, 50, (('g', 'b.py', 4),), 'executable', None)]

@@ -54,7 +54,7 @@ static void reserves_are_read(void **state) {
   (void)state;
   tsr_allocator_settings settings;
   char text[TSR_ALLOCATOR_SETTINGS_TEXT_BYTES];
-  /* PyTorch ignores values of a reserve that are none; that of a class is recorded nowhere. */
+  /* PyTorch ignores invalid values of a reserve; that of a class is recorded nowhere. */
   static const char *const reserves[][2] = {
       {"expandable_segments_reserve:abc", ""},
       {"expandable_segments_reserve:G", ""},

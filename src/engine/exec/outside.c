@@ -252,16 +252,16 @@ static int read_device(const json_t *device, size_t index, measured *out, tsr_er
   const json_t *at = json_object_get(device, "measured_at");
   if (!json_is_object(device)) return refuse(error, index, "no object");
   if (!take_text(json_object_get(device, "name"), out->name, sizeof out->name))
-    return refuse(error, index, "'name' is no text of less than 128 bytes");
+    return refuse(error, index, "'name' must be a text of less than 128 bytes");
   if (at && !json_is_null(at) && !take_text(at, out->at, sizeof out->at))
-    return refuse(error, index, "'measured_at' is no text of less than 40 bytes");
+    return refuse(error, index, "'measured_at' must be a text of less than 40 bytes");
   for (int i = 0; i < TSR_OUTSIDE_PARTS; i++) {
     const json_t *value = json_object_get(device, keys[i]);
     if (!value || json_is_null(value)) continue;
     json_int_t bytes = json_is_integer(value) ? json_integer_value(value) : -1;
     if (bytes < 0 || (uint64_t)bytes > MOST_MEASURED) {
       char text[64];
-      (void)snprintf(text, sizeof text, "'%s' is no number of bytes", keys[i]);
+      (void)snprintf(text, sizeof text, "'%s' must be a number of bytes", keys[i]);
       return refuse(error, index, text);
     }
     out->has[i] = true;
@@ -278,7 +278,7 @@ static int read_machine(const json_t *root, tsr__machine *out, tsr_error *error)
                      "not what tessera doctor writes: 'schema' is not 'tessera/machine/1'");
   if (!json_is_array(devices) || json_array_size(devices) > TSR_MACHINE_MOST_DEVICES)
     return tsr__fail(error, TSR_ERROR_FORMAT, TSR_OFFSET_NONE,
-                     "'devices' of the machine's file is no list of at most %d",
+                     "'devices' of the machine's file must be a list of at most %d",
                      TSR_MACHINE_MOST_DEVICES);
   int status = 0;
   for (size_t i = 0; status == 0 && i < json_array_size(devices); i++)

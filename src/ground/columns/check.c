@@ -331,7 +331,7 @@ static const char *check_ledgers(const tsr_snapshot *s) {
     for (size_t k = 0; k < d->sample_count; k++) {
       MUST(!k || d->time_us[k - 1] <= d->time_us[k], "a ledger's samples are not in order");
       MUST(!d->mark || d->mark[k] == TSR_NONE || d->mark[k] < d->mark_count,
-           "a sample's mark is none of its ledger");
+           "a sample's mark is not among those of its ledger");
     }
   }
   return NULL;

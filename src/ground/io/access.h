@@ -15,9 +15,10 @@ typedef struct tsr__access {
   tsr__input *source;        /* not owned */
   const unsigned char *data; /* all of the input, or NULL */
   uint64_t size_bytes;
-  TSR__VECTOR(unsigned char) copy;    /* `data`, if the input had to be copied */
-  unsigned char *cache;               /* owned: TSR__ACCESS_SLOTS chunks; NULL if `data` is set */
-  uint64_t chunks[TSR__ACCESS_SLOTS]; /* number of the chunk in each slot, plus 1; 0 is none */
+  TSR__VECTOR(unsigned char) copy; /* `data`, if the input had to be copied */
+  unsigned char *cache;            /* owned: TSR__ACCESS_SLOTS chunks; NULL if `data` is set */
+  uint64_t chunks
+      [TSR__ACCESS_SLOTS]; /* number of the chunk in each slot, plus 1; 0: the slot is empty */
 } tsr__access;
 
 /* Make all of `source` accessible, of which nothing has been consumed yet. An input that cannot be read anywhere

@@ -315,7 +315,7 @@ int tsr_snapshot_trim(tsr_study *study, const tsr_window *window, const tsr_quer
   if (status) return status;
   if (snapshot->flat.count)
     return tsr__fail(error, TSR_ERROR_ARGUMENT, TSR_OFFSET_NONE,
-                     "a window is cut out of a snapshot, and this file is none: it has no segments "
+                     "only a snapshot can be cut: this file has no segments "
                      "or blocks to write");
   trimmer t = {.study = study,
                .from = snapshot,

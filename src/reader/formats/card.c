@@ -49,7 +49,7 @@ static void *take(reading *r, size_t count, size_t size, size_t alignment) {
 
 /* ---- Values ---- */
 
-/* A text as long as the sidecar lives, "" for what is none. */
+/* A text that lives as long as the sidecar; "" for any other value. */
 static const char *text_of(reading *r, const json_t *value) {
   const char *text = json_string_value(value);
   size_t length = text ? json_string_length(value) : 0,
@@ -65,7 +65,7 @@ static const char *text_of(reading *r, const json_t *value) {
   return copy;
 }
 
-/* A number of bytes, or of anything else that is not negative; TSR_LEDGER_UNKNOWN for what is none, which is counted unless it is
+/* A number of bytes, or of anything else that is not negative; TSR_LEDGER_UNKNOWN for any other value, which is counted unless it is
  * absent or null. */
 static uint64_t number_of(reading *r, const json_t *value) {
   if (json_is_integer(value) && json_integer_value(value) >= 0 &&
@@ -84,7 +84,7 @@ static uint64_t number_or_0(reading *r, const json_t *object, const char *key) {
   return number == TSR_LEDGER_UNKNOWN ? 0 : number;
 }
 
-/* A time; 0 for what is none. */
+/* A time; 0 for any other value. */
 static int64_t time_in(reading *r, const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   if (json_is_integer(value) && json_integer_value(value) >= 0) return json_integer_value(value);

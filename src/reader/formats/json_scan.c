@@ -299,7 +299,7 @@ bool tsr__raw_ns(const tsr__raw *raw, int64_t *out) {
 
 /* ---- texts ---- */
 
-/* The code of "\uXXXX" at `p`; TSR__CODE_INVALID where it is none. */
+/* The code of "\uXXXX" at `p`; TSR__CODE_INVALID where there is no such escape. */
 static uint32_t unicode_escape(const unsigned char *p, const unsigned char *end) {
   if (end - p < 6 || p[0] != '\\' || p[1] != 'u') return TSR__CODE_INVALID;
   return tsr__hex_code(p + 2, 4, 4);

@@ -72,7 +72,7 @@ bool tsr__raw_signed(const tsr__raw *raw, int64_t *out);
 bool tsr__raw_unsigned(const tsr__raw *raw, uint64_t *out);
 /* A number of microseconds, in nanoseconds. Exact for up to three digits after the point. */
 bool tsr__raw_ns(const tsr__raw *raw, int64_t *out);
-/* A string's text into `out`, which is emptied first. Escapes that are none stay as they are. False when out of memory. */
+/* A string's text into `out`, which is emptied first. Invalid escapes stay as they are. False when out of memory. */
 bool tsr__raw_unescape(const tsr__raw *raw, tsr__buffer *out);
 
 #endif

@@ -81,7 +81,7 @@ static int intern(tsr__json *j, const void *data, size_t size, uint32_t *string)
   return 0;
 }
 
-/* The code of "\uXXXX" at `p`; TSR__CODE_INVALID where it is none. */
+/* The code of "\uXXXX" at `p`; TSR__CODE_INVALID where there is no such escape. */
 static uint32_t unicode_escape(const unsigned char *p, const unsigned char *end) {
   if (end - p < 2 || p[0] != '\\' || p[1] != 'u') return TSR__CODE_INVALID;
   return tsr__hex_code(p + 2, (size_t)(end - p) - 2, 4);

@@ -124,7 +124,7 @@ static bool number_or(const tsr__raw *raw, uint64_t *out) {
   return true;
 }
 
-/* One [memory] or [OutOfMemory] event as a row; false if it is none. */
+/* One [memory] or [OutOfMemory] event as a row; false for any other event. */
 static bool row_of_memory(const memory *m, bool is_oom, tsr__flat_row *row) {
   int64_t bytes, type = 0, device = 0;
   if (!m->bytes.data || !tsr__raw_signed(&m->bytes, &bytes)) return false;

@@ -23,7 +23,7 @@
 #include "formats/flat.h"
 #include "formats/sqlite_file.h"
 
-/* The file of a frame that has none, as PyTorch writes it: what it names is no code of the user's. */
+/* The file of a frame without one, as PyTorch writes it: such frames are not the user's code. */
 static const char NO_FILE[] = "??";
 
 static const char EVENTS_TABLE[] = "CUDA_GPU_MEMORY_USAGE_EVENTS";
@@ -240,7 +240,7 @@ static uint32_t device_of(nsight *n, int64_t kind, int64_t device, bool is_free)
   return (uint32_t)device;
 }
 
-/* The call with this correlation in a process, made if it is new; 0 is none. */
+/* The call with this correlation in a process, made if it is new; 0: there is no call. */
 static int add_call(nsight *n, uint32_t pid, int64_t correlation, uint32_t *out) {
   uint64_t key = (uint64_t)pid << 32 | (uint32_t)correlation;
   bool added;

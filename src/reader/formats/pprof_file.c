@@ -113,7 +113,7 @@ typedef struct location {
 
 /* A device, by its label. */
 typedef struct device {
-  uint32_t label; /* number of a string; 0, which is empty, is none */
+  uint32_t label; /* number of a string; 0, which is empty: no label */
   uint32_t number;
 } device;
 

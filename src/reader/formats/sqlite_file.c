@@ -524,7 +524,7 @@ static void read_column(const char **p, const char *end, tsr__sqlite_table *tabl
   table->count++;
 }
 
-/* The columns of a statement `CREATE TABLE name (column type ..., ...) ...`. False if it is none that can be read. */
+/* The columns of a statement `CREATE TABLE name (column type ..., ...) ...`. False for any other statement. */
 static bool read_statement(const char *p, const char *end, tsr__sqlite_table *table) {
   word w;
   do {

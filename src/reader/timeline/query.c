@@ -48,6 +48,17 @@ bool tsr__span_is_there(const tsr__span *span, int64_t event) {
   return is_born && !is_gone;
 }
 
+int64_t tsr__timeline_highest(const tsr__timeline *t) {
+  int64_t event = t->reserved_event, next = event;
+  const tsr_events *events = &t->events;
+  if (t->at_peak.reserved_bytes == t->maxima.reserved_bytes) return t->allocated_event;
+  if (event < 0) return event;
+  while (next + 1 < (int64_t)events->count && (events->action[next] == TSR_ACTION_SEGMENT_ALLOC ||
+                                               events->action[next] == TSR_ACTION_SEGMENT_MAP))
+    next++;
+  return events->action[next] == TSR_ACTION_ALLOC ? next : event;
+}
+
 const tsr__reserved_mark *tsr__timeline_mark(const tsr__timeline *t, int64_t event) {
   const tsr__reserved_mark *marks = t->snapshot->reserved_marks.items;
   size_t low = t->flat->first_mark, high = low + t->flat->mark_count;

@@ -145,6 +145,9 @@ int tsr__timeline_live(const tsr__timeline *timeline, int64_t event, tsr__live_s
 tsr_totals tsr__timeline_totals(const tsr__timeline *timeline, int64_t event,
                                 const tsr__live_set *live);
 
+/* An event at which most is reserved, -1 if that was before the first: the allocated peak if it is one; otherwise the
+ * first, together with the allocation for which the memory was reserved. */
+int64_t tsr__timeline_highest(const tsr__timeline *timeline);
 /* Marks of reserved memory of a flat device: the last that is not after an event, or NULL. O(log marks). */
 const tsr__reserved_mark *tsr__timeline_mark(const tsr__timeline *timeline, int64_t event);
 

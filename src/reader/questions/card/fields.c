@@ -11,8 +11,8 @@ static const tsr_record part = {
                    "how much; negative for `counted_twice` alone, which makes the sum right"),
         TSR__FIELD(TEXT, "kind",
                    "`allocated` and `cached` by PyTorch, `context`, `library`, `communicator`, "
-                   "`driver`, `process` (another one), `unaccounted_here` (of this process, as "
-                   "NVML counts it, and none of its parts), `unaccounted`, `counted_twice`"),
+                   "`driver`, `process` (another one), `unaccounted_here` (what NVML "
+                   "counts for this process beyond its parts), `unaccounted`, `counted_twice`"),
         TSR__FIELD(COUNT, "holder", "whose it is, an index of `holders`; null if of none of them",
                    .is_nullable = true),
         TSR__FIELD(COUNT, "pid", "of another process", .is_nullable = true),

@@ -35,19 +35,6 @@ typedef struct pools_question {
 
 /* ---- the moment ---- */
 
-/* An event at which most is reserved, as `why` chooses it: the allocated peak if it is one; otherwise the first,
- * together with the allocation that it was reserved for. */
-static int64_t highest_event(const tsr__timeline *t) {
-  int64_t event = t->reserved_event, next = event;
-  const tsr_events *events = &t->events;
-  if (t->at_peak.reserved_bytes == t->maxima.reserved_bytes) return t->allocated_event;
-  if (event < 0) return event;
-  while (next + 1 < (int64_t)events->count && (events->action[next] == TSR_ACTION_SEGMENT_ALLOC ||
-                                               events->action[next] == TSR_ACTION_SEGMENT_MAP))
-    next++;
-  return events->action[next] == TSR_ACTION_ALLOC ? next : event;
-}
-
 /* False if the options name an event that this device lacks. */
 static bool choose(const tsr_pools_options *options, const tsr__timeline *t,
                    const tsr__cycle *cycle, int64_t *event, tsr_pools_reason *reason) {
@@ -59,7 +46,7 @@ static bool choose(const tsr_pools_options *options, const tsr__timeline *t,
     return *event >= -1 && *event <= last;
   }
   *reason = stop ? TSR_POOLS_AT_OUT_OF_MEMORY : TSR_POOLS_AT_PEAK;
-  *event = stop ? (int64_t)stop->event : highest_event(t);
+  *event = stop ? (int64_t)stop->event : tsr__timeline_highest(t);
   return true;
 }
 

@@ -104,19 +104,6 @@ static bool choose(const tsr_why_options *options, tsr_why_device *out) {
 
 /* ---- The state at that moment ---- */
 
-/* An event at which most is reserved: the allocated peak if it is one; otherwise the first,
- * together with the allocation for which the memory was reserved. */
-static int64_t highest_event(const tsr__timeline *t) {
-  int64_t event = t->reserved_event, next = event;
-  const tsr_events *events = &t->events;
-  if (t->at_peak.reserved_bytes == t->maxima.reserved_bytes) return t->allocated_event;
-  if (event < 0) return event;
-  while (next + 1 < (int64_t)events->count && (events->action[next] == TSR_ACTION_SEGMENT_ALLOC ||
-                                               events->action[next] == TSR_ACTION_SEGMENT_MAP))
-    next++;
-  return events->action[next] == TSR_ACTION_ALLOC ? next : event;
-}
-
 static void describe_request(const tsr__timeline *t, const tsr__places *places,
                              tsr_why_device *out) {
   const tsr_why_oom *oom = &out->ooms[out->chosen];
@@ -188,7 +175,7 @@ static int describe_moment(const tsr__timeline *t, const why_question *question,
   const tsr__categories *categories;
   const tsr__names *names;
   tsr__held_groups held = {0};
-  int64_t event = out->oom_count ? out->ooms[out->chosen].event : highest_event(t);
+  int64_t event = out->oom_count ? out->ooms[out->chosen].event : tsr__timeline_highest(t);
   int status = tsr__timeline_live(t, event, &live, error);
   if (!status && !out->oom_count) status = find_main_stream(t, event, &out->stream, error);
   if (!status) status = tsr__study_categories(question->study, out->device, &categories, error);
