@@ -369,19 +369,25 @@ static void release(tsr__json *j) {
   tsr__intern_release(&j->texts);
 }
 
+void tsr__json_begin(tsr__json *j, tsr__input *source, tsr__assembler *assembler,
+                     const tsr_open_options *options, uint64_t total_bytes, tsr_error *error) {
+  *j = (tsr__json){.source = source,
+                   .assembler = assembler,
+                   .error = error,
+                   .next = source->data,
+                   .end = source->data + source->size,
+                   .check_at = source->data,
+                   .progress_total = total_bytes};
+  if (options) {
+    j->progress = options->progress;
+    j->progress_context = options->progress_context;
+  }
+}
+
 int tsr__json_read(tsr__input *source, tsr__assembler *assembler, const tsr_open_options *options,
                    uint64_t total_bytes, tsr_error *error) {
-  tsr__json j = {.source = source,
-                 .assembler = assembler,
-                 .error = error,
-                 .next = source->data,
-                 .end = source->data + source->size,
-                 .check_at = source->data,
-                 .progress_total = total_bytes};
-  if (options) {
-    j.progress = options->progress;
-    j.progress_context = options->progress_context;
-  }
+  tsr__json j;
+  tsr__json_begin(&j, source, assembler, options, total_bytes, error);
   init(&j);
   int status = run(&j);
   if (status == 1)

@@ -76,6 +76,10 @@ int tsr__json_read(tsr__input *source, tsr__assembler *assembler, const tsr_open
 
 /* ---- between the files of the reader ---- */
 
+/* Set what every reader of JSON begins with: the window's bytes, and the progress call. */
+void tsr__json_begin(tsr__json *j, tsr__input *source, tsr__assembler *assembler,
+                     const tsr_open_options *options, uint64_t total_bytes, tsr_error *error);
+
 /* Offset of the byte at `p`. */
 static inline uint64_t tsr__json_offset(const tsr__json *j, const unsigned char *p) {
   return j->source->offset + (uint64_t)(p - j->source->data);

@@ -13,17 +13,7 @@ enum { LONGEST_NUMBER = 64 };
 
 void tsr__scan_init(tsr__json *j, tsr__input *source, tsr__assembler *assembler,
                     const tsr_open_options *options, uint64_t total_bytes, tsr_error *error) {
-  *j = (tsr__json){.source = source,
-                   .assembler = assembler,
-                   .error = error,
-                   .next = source->data,
-                   .end = source->data + source->size,
-                   .check_at = source->data,
-                   .progress_total = total_bytes};
-  if (options) {
-    j->progress = options->progress;
-    j->progress_context = options->progress_context;
-  }
+  tsr__json_begin(j, source, assembler, options, total_bytes, error);
   if (j->end - j->next >= 3 && memcmp(j->next, "\xef\xbb\xbf", 3) == 0) j->next += 3;
 }
 

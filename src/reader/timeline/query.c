@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/memory.h"
+#include "base/sort.h"
 #include "timeline/timeline.h"
 
 uint64_t tsr__timeline_requested(const tsr__timeline *t, uint32_t allocation) {
@@ -46,6 +48,26 @@ bool tsr__span_is_there(const tsr__span *span, int64_t event) {
   bool is_born = span->birth == TSR_NONE || (int64_t)span->birth <= event;
   bool is_gone = span->death != TSR_NONE && (int64_t)span->death <= event;
   return is_born && !is_gone;
+}
+
+static int compare_changes(const void *left, const void *right) {
+  const tsr__span_change *a = left, *b = right;
+  if (a->event != b->event) return a->event < b->event ? -1 : 1;
+  if (a->is_end != b->is_end) return a->is_end ? -1 : 1;
+  return (a->span > b->span) - (a->span < b->span);
+}
+
+tsr__span_change *tsr__timeline_span_changes(const tsr__timeline *t, int64_t lag) {
+  tsr__span_change *changes = TSR__NEW_ARRAY(tsr__span_change, 2 * t->spans.count + 1);
+  for (size_t i = 0; changes && i < t->spans.count; i++) {
+    const tsr__span *span = &t->spans.items[i];
+    int64_t birth = span->birth == TSR_NONE ? -1 : (int64_t)span->birth;
+    int64_t death = span->death == TSR_NONE ? INT64_MAX : (int64_t)span->death + lag;
+    changes[2 * i] = (tsr__span_change){birth, (uint32_t)i, false};
+    changes[2 * i + 1] = (tsr__span_change){death, (uint32_t)i, true};
+  }
+  if (changes) tsr__sort(changes, 2 * t->spans.count, sizeof *changes, compare_changes);
+  return changes;
 }
 
 int64_t tsr__timeline_highest(const tsr__timeline *t) {

@@ -151,6 +151,18 @@ int64_t tsr__timeline_highest(const tsr__timeline *timeline);
 /* Marks of reserved memory of a flat device: the last that is not after an event, or NULL. O(log marks). */
 const tsr__reserved_mark *tsr__timeline_mark(const tsr__timeline *timeline, int64_t event);
 
+/* A span that comes or goes. */
+typedef struct tsr__span_change {
+  int64_t event; /* -1 before the first; INT64_MAX for the end of a span that stays */
+  uint32_t span;
+  bool is_end;
+} tsr__span_change;
+
+/* Beginnings and ends of all spans, by event, and at one event ends first; two for each span. A span ends `lag` events after the one that
+ * releases it: 1 for those to whom that event still refers to it. O(n log n) in spans. The caller frees it; NULL when
+ * out of memory. */
+tsr__span_change *tsr__timeline_span_changes(const tsr__timeline *timeline, int64_t lag);
+
 /* Was this span there at an event? */
 bool tsr__span_is_there(const tsr__span *span, int64_t event);
 

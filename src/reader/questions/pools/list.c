@@ -90,35 +90,12 @@ static bool number_pools(const tsr__timeline *t, tsr__intern *keys, tsr__pool_li
 
 /* ---- what is reserved ---- */
 
-/* A span that comes or goes. */
-typedef struct change {
-  int64_t event;
-  uint32_t span;
-  bool is_end;
-} change;
-
-static int compare_changes(const void *left, const void *right) {
-  const change *a = left, *b = right;
-  if (a->event != b->event) return a->event < b->event ? -1 : 1;
-  if (a->is_end != b->is_end) return a->is_end ? -1 : 1;
-  return (a->span > b->span) - (a->span < b->span);
-}
-
 /* A range that grows is a span that ends and one that begins with one event: what counts is the sum after it. */
 static bool follow_reserved(const tsr__pool_list *list, tsr_pools_device *out) {
   const tsr__timeline *t = list->timeline;
-  size_t count = 0;
-  change *changes = TSR__NEW_ARRAY(change, 2 * t->spans.count + 1);
+  tsr__span_change *changes = tsr__timeline_span_changes(t, 0);
   if (!changes) return false;
-  for (size_t i = 0; i < t->spans.count; i++) {
-    const tsr__span *span = &t->spans.items[i];
-    int64_t birth = span->birth == TSR_NONE ? -1 : (int64_t)span->birth;
-    changes[count++] = (change){birth, (uint32_t)i, false};
-    if (span->death != TSR_NONE)
-      changes[count++] = (change){(int64_t)span->death, (uint32_t)i, true};
-  }
-  tsr__sort(changes, count, sizeof *changes, compare_changes);
-  for (size_t i = 0; i < count; i++) {
+  for (size_t i = 0; i < 2 * t->spans.count && changes[i].event != INT64_MAX; i++) {
     const tsr__span *span = &t->spans.items[changes[i].span];
     tsr_pools_pool *pool = &out->pools[list->pool_of_span[changes[i].span]];
     if (span->birth != TSR_NONE && span->birth == span->death) continue;

@@ -166,42 +166,14 @@ static bool gives_back(const tsr_events *events, uint64_t event) {
                                    events->action[event] == TSR_ACTION_SEGMENT_UNMAP);
 }
 
-/* A span that comes or goes. */
-typedef struct change {
-  int64_t event; /* the first at which it is there, or is no more */
-  uint32_t span;
-  bool is_end;
-} change;
-
-static int compare_changes(const void *left, const void *right) {
-  const change *a = left, *b = right;
-  if (a->event != b->event) return a->event < b->event ? -1 : 1;
-  if (a->is_end != b->is_end) return a->is_end ? -1 : 1;
-  return (a->span > b->span) - (a->span < b->span);
-}
-
-/* All that happens to spans, in order; twice as many as spans, or NULL when out of memory. */
-static change *list_changes(const tsr__timeline *t) {
-  change *changes = TSR__NEW_ARRAY(change, 2 * t->spans.count + 1);
-  for (size_t i = 0; changes && i < t->spans.count; i++) {
-    const tsr__span *span = &t->spans.items[i];
-    int64_t birth = span->birth == TSR_NONE ? -1 : (int64_t)span->birth;
-    int64_t death = span->death == TSR_NONE ? INT64_MAX : (int64_t)span->death;
-    changes[2 * i] = (change){birth, (uint32_t)i, false};
-    /* An event that releases memory still refers to it. */
-    changes[2 * i + 1] = (change){death == INT64_MAX ? death : death + 1, (uint32_t)i, true};
-  }
-  if (changes) tsr__sort(changes, 2 * t->spans.count, sizeof *changes, compare_changes);
-  return changes;
-}
-
 /* Older files have private pools but do not record which event used them: then the pool is that of the
  * memory itself. False when out of memory. */
 static bool find_pools(rerun *r) {
   const tsr__timeline *t = r->t;
   tsr__ranges there;
   tsr__ranges_init(&there);
-  change *changes = list_changes(t);
+  /* An event that releases memory still refers to it. */
+  tsr__span_change *changes = tsr__timeline_span_changes(t, 1);
   uint32_t *range_of = TSR__NEW_ARRAY(uint32_t, t->spans.count);
   r->pool = TSR__NEW_ARRAY(uint32_t, (size_t)t->events.count);
   bool ok = changes && range_of && r->pool;
